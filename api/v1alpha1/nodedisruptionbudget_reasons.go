@@ -47,4 +47,6 @@ const (
 	// ReasonBudgetClosed means that a NodeDisruptionBudget is closed: it is frozen, no window is open that is long
 	// enough, or a requirement is not met.
 	ReasonBudgetClosed = "BudgetClosed"
+	// ReasonWindowTooShort means that a run can take longer than each window of a NodeDisruptionBudget, so it never starts.
+	ReasonWindowTooShort = "WindowTooShort"
 )

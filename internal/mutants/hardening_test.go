@@ -142,6 +142,12 @@ var hardening = map[string]mutant{
 	"a node that a user has uncordoned keeps the mark while pods are refused": {
 		"onfailure.go", "q.wasPrepared(w.node) && w.node.Unschedulable:", "q.wasPrepared(w.node):",
 	},
+	"a closed budget is not said beside another reason": {
+		"capacity.go", "if closed := c.closedBlock(w); closed.blocks() {", "if closed := c.closedBlock(w); closed.blocks() && false {",
+	},
+	"the deletion of a node with a problem needs no plan": {
+		"affects.go", " || hasProblem(job, c.after) {", " {",
+	},
 	"a failed node is not remembered as removed": {
 		"maxfailures.go", "if !harmed && w.node.Ready", "if !harmed && !w.failed && w.node.Ready",
 	},
@@ -263,7 +269,7 @@ var hardening = map[string]mutant{
 		"recording.go", " && !marksSuccess(node, a.Record)", "",
 	},
 	"a node is disrupted without a claim": {
-		"budget.go", "if !known || b.Claimed || c.hasBegun(w.node) {", "if !known || true {",
+		"budget.go", "closed.blocks() || !known || !b.Limited || b.Claimed", "true || !known || !b.Limited || b.Claimed",
 	},
 	"a node is claimed although its budgets do not allow it": {
 		"budget.go", "case !b.Allowed:", "case !b.Allowed && false:",

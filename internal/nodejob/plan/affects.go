@@ -78,7 +78,7 @@ func (c NodeChange) Affects(job *v1alpha1.NodeJob, now time.Time, hasPod func() 
 // rebooted, or was created or deleted. With a hundred NodeJobs, each such change would otherwise cost a hundred plans,
 // nearly all of them without changes.
 //
-// A plan can be skipped in two cases, and only while the NodeJob has nothing to remove from the node:
+// A plan can be skipped in two cases, and only while the NodeJob has nothing to remove from the node, and reports no problem of it:
 //
 //   - The NodeJob does not match the node, neither before nor after the change. The plan excludes such a node before
 //     it reads anything else, and does not count it. A NodeJob that disrupts nodes waits for all control plane nodes,
@@ -92,7 +92,7 @@ func (c NodeChange) isIgnoredBy(job *v1alpha1.NodeJob, now time.Time) bool {
 	if !job.DeletionTimestamp.IsZero() || job.Status.ObservedGeneration != job.Generation {
 		return false
 	}
-	if mayHaveMarks(job, c.after) || (c.before != nil && mayHaveMarks(job, c.before)) {
+	if mayHaveMarks(job, c.after) || (c.before != nil && mayHaveMarks(job, c.before)) || hasProblem(job, c.after) {
 		return false
 	}
 	switch {
@@ -113,6 +113,11 @@ func mayHaveMarks(job *v1alpha1.NodeJob, node *Node) bool {
 	key, gate := v1alpha1.RecordKey(job.Namespace, job.Name), gateKeyOf(job)
 	return slices.Contains(node.CordonedBy, key) ||
 		slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == key || t.Key == gate })
+}
+
+// hasProblem reports whether the status of a NodeJob has a problem of a node.
+func hasProblem(job *v1alpha1.NodeJob, node *Node) bool {
+	return slices.ContainsFunc(job.Status.NodeProblems, func(p v1alpha1.NodeProblem) bool { return p.Node == node.Name })
 }
 
 // mayMatch reports whether a node may match a NodeJob, or has anything of it.

@@ -303,3 +303,16 @@ func TestANodeJobIsAffectedByTheNodesOfItsPods(t *testing.T) {
 		})
 	}
 }
+
+// TestANodeJobIsAffectedByANodeOfWhichItReportsAProblem covers a node that no longer matches when it is deleted.
+func TestANodeJobIsAffectedByANodeOfWhichItReportsAProblem(t *testing.T) {
+	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "mine"}}
+	job.Spec.Nodes.Names = []string{"another"}
+	if compare(nil, watchedNode()).Affects(job, time.Unix(0, 0), noPod) {
+		t.Error("the deletion of a node that does not match needs a plan")
+	}
+	job.Status.NodeProblems = []v1alpha1.NodeProblem{{Node: "n", Reason: v1alpha1.ReasonPodNameTaken}}
+	if !compare(nil, watchedNode()).Affects(job, time.Unix(0, 0), noPod) {
+		t.Error("the problem of a node that is deleted stays in the status")
+	}
+}

@@ -108,10 +108,7 @@ func (j *job) hasBegun(node *Node) bool {
 // must not stay as the task has left it.
 func (c *capacity) budgetBlock(w *nodePlan) block {
 	b, known := c.in.Budgets[w.node.UID]
-	if !known || b.Claimed || c.hasBegun(w.node) {
-		return block{}
-	}
-	if closed := c.windowBlock(w, &b); closed.blocks() || !b.Limited {
+	if closed := c.closedBlock(w); closed.blocks() || !known || !b.Limited || b.Claimed || c.hasBegun(w.node) {
 		return closed
 	}
 	wait := block{cause: causeBudget, reason: v1alpha1.ReasonWaitingForBudget}
@@ -131,12 +128,21 @@ func (c *capacity) budgetBlock(w *nodePlan) block {
 	return wait
 }
 
+// closedBlock is what closed budgets prevent on a node that is not claimed yet.
+func (c *capacity) closedBlock(w *nodePlan) block {
+	b, known := c.in.Budgets[w.node.UID]
+	if !known || b.Claimed || c.hasBegun(w.node) {
+		return block{}
+	}
+	return c.windowBlock(w, &b)
+}
+
 // windowBlock is what closed budgets prevent, and windows that close before a run would end.
 func (c *capacity) windowBlock(w *nodePlan, b *NodeBudget) block {
 	run, parts := c.longestRun(w.start.number)
 	switch closes := b.ClosesAt; {
 	case b.Longest > 0 && run > b.Longest:
-		return block{cause: causeWindowTooShort, reason: v1alpha1.ReasonBudgetClosed, message: fmt.Sprintf(
+		return block{cause: causeWindowTooShort, reason: v1alpha1.ReasonWindowTooShort, message: fmt.Sprintf(
 			"a run can take %s (%s), and the longest window of NodeDisruptionBudget %s is %s, so none can start: set a longer durationSeconds there, or a shorter task.timeoutSeconds or a lower retry.limit here",
 			run, parts, b.LongestOf, b.Longest)}
 	case b.Closed != nil:
@@ -218,10 +224,11 @@ func (p *planner) reportWait(w *nodePlan) {
 	if w.awaitsBudget {
 		put(&p.plan.Waits, w.node.UID, true)
 	}
-	if w.State == Waiting && w.cause == causeBudgetClosed {
+	closed := w.State == Waiting && (w.cause == causeBudgetClosed || w.budgetClosed)
+	if closed {
 		put(&p.plan.Closed, w.node.UID, true)
 	}
-	p.plan.AwaitsBudgets = p.plan.AwaitsBudgets || w.waitsForBudget() || w.cause == causeInUse
+	p.plan.AwaitsBudgets = p.plan.AwaitsBudgets || closed || w.waitsForBudget() || w.cause == causeInUse
 }
 
 // hold reports that the NodeJob uses a node, and how.

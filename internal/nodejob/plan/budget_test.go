@@ -507,7 +507,7 @@ func TestBudgetConditions(t *testing.T) {
 			says: "a: NodeDisruptionBudget b allows no disruption",
 		},
 		"no window is long enough": {
-			budget: limited(window(time.Minute, time.Minute)), holds: v1alpha1.ConditionStalled, reason: v1alpha1.ReasonBudgetClosed,
+			budget: limited(window(time.Minute, time.Minute)), holds: v1alpha1.ConditionStalled, reason: v1alpha1.ReasonWindowTooShort,
 			says: "a: a run can take 7m10s",
 		},
 		"nodes are claimed": {
@@ -623,5 +623,21 @@ func TestOutsideOfAWindow(t *testing.T) {
 	failed := newPod(node, exited(1), func(p *Pod) { p.OutsideWindow = "nights" })
 	if r := Next(see(newJob(), []Node{node}, failed)).Actions[0].(Record).Record; r.OutsideWindow != "nights" {
 		t.Errorf("the record is %+v", r)
+	}
+}
+
+// TestAClosedBudgetIsSaidBesideAnotherReason covers a node that was cordoned while a window is closed for days: to uncordon it is not enough.
+func TestAClosedBudgetIsSaidBesideAnotherReason(t *testing.T) {
+	in := see(newJob(rebootingAs(v1alpha1.RebootAlways), upToUnavailable(1)), []Node{newNode("a"), newNode("b", byHand)})
+	opens := now.Add(time.Hour)
+	closed := &BudgetClosure{Message: "the window of NodeDisruptionBudget sunday is closed", Until: opens}
+	in.Budgets, in.BudgetsChangeAt = map[types.UID]NodeBudget{"a-uid": {Limited: true, Closed: closed}}, opens
+	p := Next(in)
+	const want = "1 node is not Ready, cordoned or at work (b), and maintenance.maxUnavailable allows 1; and the window of NodeDisruptionBudget sunday is closed"
+	if a := p.Nodes[0]; a.Reason != v1alpha1.ReasonMaxUnavailableReached || a.Message != want {
+		t.Errorf("%s: %s", a.Reason, a.Message)
+	}
+	if !p.Closed["a-uid"] || !wakes(p, opens) {
+		t.Errorf("waits for closed budgets: %v; the next look is at %v", p.Closed, p.WakeAt)
 	}
 }

@@ -91,10 +91,18 @@ func (c *capacity) startBlock(w *nodePlan) block {
 	if b := c.inUse(w); b.blocks() {
 		return b
 	}
-	if b := c.mustNotDisrupt(w); b.blocks() || w.start.phase != task.Task || !c.disrupts() {
+	b := c.mustNotDisrupt(w)
+	switch {
+	case w.start.phase != task.Task || !c.disrupts():
 		return b
+	case !b.blocks():
+		return c.budgetBlock(w)
 	}
-	return c.budgetBlock(w)
+	if closed := c.closedBlock(w); closed.blocks() { // it may last longer
+		b.message += "; and " + closed.message
+		w.budgetClosed = true
+	}
+	return b
 }
 
 // count counts the slots, and the unavailable nodes.

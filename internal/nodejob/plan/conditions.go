@@ -34,7 +34,8 @@ type summarizer struct {
 }
 
 // conditions are Complete, Reconciling and Stalled in every pass, of which at most one is True, and also RollbackFailed
-// if there is a rollback and GateEnforced if there is a gate. Complete is Unknown until the NodeJob is complete or Stalled.
+// if there is a rollback and GateEnforced if there is a gate. Complete is Unknown until the NodeJob is complete or Stalled. Its reason and
+// message always are those of the summary: kubectl get prints them.
 func (sb *statusBuilder) conditions(is summary, otherwise string, gate *v1alpha1.GateStatus) []metav1.Condition {
 	conditions := make([]metav1.Condition, 0, 5)
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
@@ -44,7 +45,7 @@ func (sb *statusBuilder) conditions(is summary, otherwise string, gate *v1alpha1
 			c.Status, c.Message = metav1.ConditionTrue, is.message
 		case kind == v1alpha1.ConditionStalled:
 			c.Reason, c.Message = v1alpha1.ReasonNotStalled, "no action needed"
-		case is.holds == "":
+		case is.holds == "", kind == v1alpha1.ConditionComplete:
 			c.Message = is.message
 		}
 		if kind == v1alpha1.ConditionComplete && is.holds != kind && is.holds != v1alpha1.ConditionStalled {
@@ -165,7 +166,7 @@ func (su *summarizer) blockedSummary(n v1alpha1.NodeCounts, moving int32) summar
 	case su.waitsFor(causeMaxUnavailable) && len(su.quarantinedNodes()) > 0:
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxUnavailableReached, su.quarantineMessage()}
 	case su.waitsFor(causeWindowTooShort):
-		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonBudgetClosed, su.progress + "; " + su.firstThat(func(w *nodePlan) bool { return w.cause == causeWindowTooShort }).explained()}
+		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonWindowTooShort, su.progress + "; " + su.firstThat(func(w *nodePlan) bool { return w.cause == causeWindowTooShort }).explained()}
 	}
 	return su.goingOn(n, moving)
 }

@@ -70,6 +70,8 @@ type nodePlan struct {
 	claims bool
 	// awaitsBudget is true if the node would be claimed if its NodeDisruptionBudgets allowed it.
 	awaitsBudget bool
+	// budgetClosed is true if a NodeDisruptionBudget is closed as well, while the node waits for something else.
+	budgetClosed bool
 	// start is the attempt that may start now, if any.
 	start start
 	// nonCompliant is true if task.check has answered no there since the node was done, or in an audit, and not yes since.

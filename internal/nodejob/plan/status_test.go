@@ -5,6 +5,7 @@ package plan
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -76,17 +77,17 @@ func TestConditions(t *testing.T) {
 		want []string
 	}{
 		"it runs": {see(newJob(one), []Node{done("a"), newNode("b"), newNode("c")}), []string{
-			"Complete=Unknown InProgress: 1 of 3 nodes are done, 1 running; waiting: 1 WaitingForSlot (c)",
+			"Complete=Unknown InProgress: the same",
 			"Reconciling=True InProgress: 1 of 3 nodes are done, 1 running; waiting: 1 WaitingForSlot (c)",
 			"Stalled=False NotStalled: no action needed",
 		}},
 		"it waits for the first step": {see(newJob(inSteps(canary, rest)), []Node{newNode("b"), newNode("c")}), []string{
-			"Complete=Unknown InProgress: 0 of 2 nodes are done, 1 running; waiting: 1 WaitingForStep (c)",
+			"Complete=Unknown InProgress: the same",
 			"Reconciling=True InProgress: 0 of 2 nodes are done, 1 running; waiting: 1 WaitingForStep (c)",
 			"Stalled=False NotStalled: no action needed",
 		}},
 		"it soaks": {see(reached("first", ago(20), inSteps(soaked, rest)), []Node{done("a"), newNode("b"), newNode("c")}), []string{
-			"Complete=Unknown Soaking: 1 of 3 nodes are done; waiting: 2 Soaking (b, …)",
+			"Complete=Unknown Soaking: the same",
 			"Reconciling=True Soaking: 1 of 3 nodes are done; waiting: 2 Soaking (b, …); step first soaks until 2026-03-01T12:00:40Z",
 			"Stalled=False NotStalled: no action needed",
 		}},
@@ -117,7 +118,7 @@ func TestConditions(t *testing.T) {
 		"nodes have an earlier revision": {
 			see(newJob(one), []Node{newNode("a", labelled("old")), newNode("b", labelled("old")), done("c"), newNode("d")}),
 			[]string{
-				"Complete=Unknown InProgress: 1 of 4 nodes are done (2 have an earlier revision), 1 running; waiting: 2 WaitingForSlot (b, …)",
+				"Complete=Unknown InProgress: the same",
 				"Reconciling=True InProgress: 1 of 4 nodes are done (2 have an earlier revision), 1 running; waiting: 2 WaitingForSlot (b, …)",
 				"Stalled=False NotStalled: no action needed",
 			},
@@ -125,7 +126,7 @@ func TestConditions(t *testing.T) {
 		"no node is in the step": {
 			see(reached("b", time.Time{}, inSteps(poolB(0), rest)), []Node{newNode("b"), newNode("c")}),
 			[]string{
-				"Complete=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
+				"Complete=False StepWithoutNodes: the same",
 				"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done; waiting: 2 StepWithoutNodes (b, …)",
 				"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so no node shows that the task works there, and the later steps wait. " +
 					"Correct the selector of the step, or remove the step",
@@ -134,7 +135,7 @@ func TestConditions(t *testing.T) {
 		"no node is in the step while nodes of earlier steps rerun": {
 			see(reached("b", time.Time{}, inSteps(canary, poolB(0), rest), periodSeconds(60)), []Node{due("a"), newNode("c")}),
 			[]string{
-				"Complete=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
+				"Complete=False StepWithoutNodes: the same",
 				"Reconciling=False StepWithoutNodes: 0 of 2 nodes are done, 1 running; waiting: 1 StepWithoutNodes (c)",
 				"Stalled=True StepWithoutNodes: step b of the rollout contains no node that is not in an earlier step, so no node shows that the task works there, and the later steps wait. " +
 					"Correct the selector of the step, or remove the step",
@@ -147,7 +148,7 @@ func TestConditions(t *testing.T) {
 			}
 			return in
 		}(), []string{
-			"Complete=False PodNameTaken: 0 of 1 node is done; waiting: 1 PodNameTaken (a)",
+			"Complete=False PodNameTaken: the same",
 			"Reconciling=False PodNameTaken: 0 of 1 node is done; waiting: 1 PodNameTaken (a)",
 			"Stalled=True PodNameTaken: 0 of 1 node is done; waiting: 1 PodNameTaken (a); a: pod x has the name",
 		}},
@@ -162,13 +163,13 @@ func TestConditions(t *testing.T) {
 				return see(job, []Node{a, newNode("b")})
 			}(),
 			[]string{
-				"Complete=False MaxFailuresExceeded: 0 of 1 node is done; waiting: 1 MaxFailuresExceeded (b)",
+				"Complete=False MaxFailuresExceeded: the same",
 				"Reconciling=False MaxFailuresExceeded: 0 of 1 node is done; waiting: 1 MaxFailuresExceeded (b)",
 				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: NotReadyInSoak: the node turned NotReady in the soak after the task). " + retryAll,
 			},
 		},
 		"a failed node is reported while others rerun": {see(newJob(periodSeconds(60)), []Node{due("a"), failed("b")}), []string{
-			"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed, 1 running",
+			"Complete=False NodesFailed: the same",
 			"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed, 1 running",
 			"Stalled=True NodesFailed: 1 node failed (b: TaskFailed, exit code 3: no space left). " + remedy,
 		}},
@@ -178,7 +179,7 @@ func TestConditions(t *testing.T) {
 				[]Node{newNode("a", recorded(record.Failed, attempts(2), undone(record.Failed, 2))), newNode("b")},
 			),
 			[]string{
-				"Complete=False MaxFailuresExceeded: 0 of 2 nodes are done, 1 failed; waiting: 1 MaxFailuresExceeded (b)",
+				"Complete=False MaxFailuresExceeded: the same",
 				"Reconciling=False MaxFailuresExceeded: 0 of 2 nodes are done, 1 failed; waiting: 1 MaxFailuresExceeded (b)",
 				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (a: TaskFailed, exit code 3: no space left). " + remedy,
 				"RollbackFailed=True RollbackFailed: the rollback also failed on 1 node (a: TaskFailed: no way back). " +
@@ -188,7 +189,7 @@ func TestConditions(t *testing.T) {
 		"too many nodes have unrecorded failures": {
 			see(atRisk(reached("first", time.Time{}, inSteps(canary, rest))), []Node{newNode("b"), newNode("c")}),
 			[]string{
-				"Complete=False MaxFailuresExceeded: 0 of 2 nodes are done; waiting: 2 MaxFailuresExceeded (b, …)",
+				"Complete=False MaxFailuresExceeded: the same",
 				"Reconciling=False MaxFailuresExceeded: 0 of 2 nodes are done; waiting: 2 MaxFailuresExceeded (b, …)",
 				"Stalled=True MaxFailuresExceeded: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0 (gone: NotReadyNodeDeleted). " + retryAll,
 			},
@@ -203,7 +204,7 @@ func TestConditions(t *testing.T) {
 			},
 		},
 		"the rollout continues after failures": {see(newJob(), []Node{done("a"), failed("b"), newNode("c")}), []string{
-			"Complete=Unknown InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
+			"Complete=Unknown InProgress: the same",
 			"Reconciling=True InProgress: 1 of 3 nodes are done, 1 failed, 1 running",
 			"Stalled=False NotStalled: no action needed",
 		}},
@@ -228,13 +229,13 @@ func TestConditions(t *testing.T) {
 			"Stalled=False NotStalled: no action needed",
 		}},
 		"nodes failed and nothing else is left": {see(newJob(), []Node{done("a"), failed("b")}), []string{
-			"Complete=False NodesFailed: 1 of 2 nodes are done, 1 failed",
+			"Complete=False NodesFailed: the same",
 			"Reconciling=False NodesFailed: 1 of 2 nodes are done, 1 failed",
 			"Stalled=True NodesFailed: 1 node failed (b: TaskFailed, exit code 3: no space left). " +
 				"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node (other nodes start too): kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
 		}},
 		"three of the nodes that failed are named": {see(newJob(), []Node{failed("d"), failed("c"), failed("b"), failed("a")}), []string{
-			"Complete=False NodesFailed: 0 of 4 nodes are done, 4 failed",
+			"Complete=False NodesFailed: the same",
 			"Reconciling=False NodesFailed: 0 of 4 nodes are done, 4 failed",
 			"Stalled=True NodesFailed: 4 nodes failed (a: TaskFailed, exit code 3: no space left; " +
 				"b: TaskFailed, exit code 3: no space left; c: TaskFailed, exit code 3: no space left). " +
@@ -244,7 +245,7 @@ func TestConditions(t *testing.T) {
 			see(newJob(), []Node{newNode("a", recorded(record.Failed, attempts(2), func(r *record.Record) {
 				r.Reason, r.Message, r.ExitCode = v1alpha1.ReasonNodeUnreachable, "", nil
 			}))}), []string{
-				"Complete=False NodesFailed: 0 of 1 node is done, 1 failed",
+				"Complete=False NodesFailed: the same",
 				"Reconciling=False NodesFailed: 0 of 1 node is done, 1 failed",
 				"Stalled=True NodesFailed: 1 node failed (a: NodeUnreachable). " +
 					"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node (other nodes start too): kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
@@ -265,7 +266,7 @@ func TestConditions(t *testing.T) {
 				pulling("b"),
 			),
 			[]string{
-				"Complete=Unknown PodNotStarting: 1 of 5 nodes are done, 4 running",
+				"Complete=Unknown PodNotStarting: the same",
 				"Reconciling=True PodNotStarting: on 4 nodes the pod does not start (b: ImagePullBackOff: image registry.example/x; " +
 					"c: ImagePullBackOff: image registry.example/x; d: ImagePullBackOff: image registry.example/x). " +
 					"Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
@@ -278,7 +279,7 @@ func TestConditions(t *testing.T) {
 				in.Obstacle = missing
 				return in
 			}(), []string{
-				"Complete=False ConfigMapNotFound: 1 of 2 nodes are done; waiting: 1 ConfigMapNotFound (b)",
+				"Complete=False ConfigMapNotFound: the same",
 				"Reconciling=False ConfigMapNotFound: 1 of 2 nodes are done; waiting: 1 ConfigMapNotFound (b)",
 				"Stalled=True ConfigMapNotFound: " + missing.Message,
 			},
@@ -288,7 +289,7 @@ func TestConditions(t *testing.T) {
 				p.Name, p.Phase, p.Started, p.Created = "job-x", corev1.PodPending, time.Time{}, now.Add(-slowStart)
 			})),
 			[]string{
-				"Complete=Unknown PodNotStarting: 0 of 1 node is done, 1 running",
+				"Complete=Unknown PodNotStarting: the same",
 				"Reconciling=True PodNotStarting: on 1 node the pod does not start (a: not started for 30 s: kubectl -n ns describe pod job-x says why). " +
 					"Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
 				"Stalled=False NotStalled: no action needed",
@@ -301,7 +302,7 @@ func TestConditions(t *testing.T) {
 				), "mesh-init"
 			})),
 			[]string{
-				"Complete=Unknown PodNotStarting: 0 of 1 node is done, 1 running",
+				"Complete=Unknown PodNotStarting: the same",
 				"Reconciling=True PodNotStarting: on 1 node the pod does not start (a: not started for 30 s: its init container mesh-init has not ended; its log: kubectl -n ns logs job-x -c mesh-init). " +
 					"Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
 				"Stalled=False NotStalled: no action needed",
@@ -310,7 +311,7 @@ func TestConditions(t *testing.T) {
 		"the kubelets are silent": {
 			see(newJob(), []Node{newNode("a"), newNode("b")}, silent("b"), silent("a")),
 			[]string{
-				"Complete=Unknown PodNotStarting: 0 of 2 nodes are done, 2 running",
+				"Complete=Unknown PodNotStarting: the same",
 				"Reconciling=True PodNotStarting: on 2 nodes the pod does not start (a: the kubelet has not reported on the pod for 30 s; " +
 					"b: the kubelet has not reported on the pod for 30 s). Check that the kubelet runs, and reaches the API server: kubectl describe node a",
 				"Stalled=False NotStalled: no action needed",
@@ -319,7 +320,7 @@ func TestConditions(t *testing.T) {
 		"one kubelet is silent": {
 			see(newJob(), []Node{newNode("a"), newNode("b")}, silent("a"), pulling("b")),
 			[]string{
-				"Complete=Unknown PodNotStarting: 0 of 2 nodes are done, 2 running",
+				"Complete=Unknown PodNotStarting: the same",
 				"Reconciling=True PodNotStarting: on 2 nodes the pod does not start (a: the kubelet has not reported on the pod for 30 s; " +
 					"b: ImagePullBackOff: image registry.example/x). Check the image's name, that the node can pull it, and the Secrets, ConfigMaps and volumes that the pod names",
 				"Stalled=False NotStalled: no action needed",
@@ -327,14 +328,14 @@ func TestConditions(t *testing.T) {
 		},
 		"a rejected pod while attempts run does not stall": {
 			refused(see(newJob(), []Node{newNode("a"), newNode("b")}, newPod(newNode("a")))), []string{
-				"Complete=Unknown PodForbidden: 0 of 2 nodes are done, 1 running; waiting: 1 PodForbidden (b)",
+				"Complete=Unknown PodForbidden: the same",
 				"Reconciling=True PodForbidden: 0 of 2 nodes are done, 1 running; waiting: 1 PodForbidden (b); exceeded quota",
 				"Stalled=False NotStalled: no action needed",
 			},
 		},
 		"a rejected pod while nothing runs": {
 			refused(see(newJob(), []Node{done("a"), newNode("b")})), []string{
-				"Complete=False PodForbidden: 1 of 2 nodes are done; waiting: 1 PodForbidden (b)",
+				"Complete=False PodForbidden: the same",
 				"Reconciling=False PodForbidden: 1 of 2 nodes are done; waiting: 1 PodForbidden (b)",
 				"Stalled=True PodForbidden: exceeded quota",
 			},
@@ -348,7 +349,7 @@ func TestConditions(t *testing.T) {
 		},
 		"an unreachable node does not hide that others failed": {
 			see(newJob(), []Node{failed("a"), newNode("b", func(n *Node) { n.Ready = corev1.ConditionUnknown })}), []string{
-				"Complete=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeUnreachable (b)",
+				"Complete=False NodesFailed: the same",
 				"Reconciling=False NodesFailed: 0 of 2 nodes are done, 1 failed; waiting: 1 NodeUnreachable (b)",
 				"Stalled=True NodesFailed: 1 node failed (a: TaskFailed, exit code 3: no space left). " +
 					"Fix the task, or retry all failed nodes: kubectl -n ns annotate nodejob job everynode.dev/retry=\"$(date +%s)\" --overwrite; one node (other nodes start too): kubectl annotate node NAME ns.everynode.dev/job-; or skip a node: kubectl label node NAME ns.everynode.dev/job=rev --overwrite",
@@ -358,7 +359,7 @@ func TestConditions(t *testing.T) {
 			see(newJob(), []Node{newNode("a", recorded(record.Disrupted, func(r *record.Record) {
 				r.Attempts, r.Disruptions, r.Message, r.FinishedAt = 0, manyDisruptions, "OutOfcpu: node is full", now
 			}))}), []string{
-				"Complete=False Disrupted: 0 of 1 node is done; waiting: 1 BackingOff (a)",
+				"Complete=False Disrupted: the same",
 				"Reconciling=False Disrupted: 0 of 1 node is done; waiting: 1 BackingOff (a)",
 				"Stalled=True Disrupted: attempts on 1 node were disrupted at least 5 times in a row (a: OutOfcpu: node is full). " +
 					"They are repeated and do not count as failures; find out what ends them",
@@ -371,7 +372,7 @@ func TestConditions(t *testing.T) {
 				}
 			}), []Node{newNode("a")}),
 			[]string{
-				"Complete=False InvalidSelector: 0 of 0 nodes are done",
+				"Complete=False InvalidSelector: the same",
 				"Reconciling=False InvalidSelector: 0 of 0 nodes are done",
 				`Stalled=True InvalidSelector: spec.nodes.selector cannot be used: "Like" is not a valid label selector operator. Correct it as for a Deployment's selector`,
 			},
@@ -381,6 +382,10 @@ func TestConditions(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			status := Next(tt.in).Status
 			var got []string
+			complete := status.Conditions[0] // kubectl prints its message, so it is that of the condition that is True, if any is
+			if i := slices.IndexFunc(status.Conditions[:3], func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue }); i > 0 && complete.Message == status.Conditions[i].Message {
+				status.Conditions[0].Message = "the same"
+			}
 			for _, c := range status.Conditions {
 				got = append(got, fmt.Sprintf("%s=%s %s: %s", c.Type, c.Status, c.Reason, c.Message))
 				if c.ObservedGeneration != 3 || !c.LastTransitionTime.Time.Equal(now) {

@@ -174,9 +174,10 @@ func (e nextStep) waitsFor() string {
 		return "it starts automatically when that retry has ended. To see what it waits for: " + e.status()
 	case v1alpha1.ReasonWaitingForStep:
 		return "it runs automatically when the earlier step has passed. To see what that step waits for: " + e.status()
-	}
-	if e.State.Reason == v1alpha1.ReasonBudgetClosed {
+	case v1alpha1.ReasonBudgetClosed:
 		return "it starts automatically when all budgets of the node allow it. To see when: kubectl everynode budgets"
+	case v1alpha1.ReasonWindowTooShort:
+		return "it does not start before one of these is changed"
 	}
 	return "it runs automatically when that is fixed"
 }

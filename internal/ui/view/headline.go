@@ -21,6 +21,7 @@ var headlines = map[string]string{
 	v1alpha1.ReasonDrifted:             "%d drifted",
 	v1alpha1.ReasonAwaitingPromotion:   "Waits for a promotion",
 	v1alpha1.ReasonBudgetClosed:        "Waits for a NodeDisruptionBudget",
+	v1alpha1.ReasonWindowTooShort:      "A run is longer than each window",
 	v1alpha1.ReasonWaitingForBudget:    "Waits for a NodeDisruptionBudget",
 	v1alpha1.ReasonStepWithoutNodes:    "Stopped, a step has no nodes",
 	v1alpha1.ReasonDisrupted:           "Disrupted many times",
