@@ -55,12 +55,17 @@ func (v *clusterView) readAllowedNodes(ctx context.Context, c client.Reader, job
 	}
 }
 
-// readManagerNode reads on which node the manager runs if any of the NodeJobs disrupts nodes: only for these, the node comes last.
+// readManagerNode reads on which node the manager runs if that matters for any of the NodeJobs.
 func (v *clusterView) readManagerNode(ctx context.Context, c client.Reader, jobs []*v1alpha1.NodeJob) {
-	if v.ManagerNode == "" && slices.ContainsFunc(jobs, plan.Disrupts) {
+	if v.ManagerNode == "" && slices.ContainsFunc(jobs, readsManagerNode) {
 		node, known := cmdutil.ManagerNode(ctx, c)
 		v.ManagerNode, v.managerUnknown = node, !known
 	}
+}
+
+// readsManagerNode reports whether the node of the manager comes last for a NodeJob, or its drains leave the manager there.
+func readsManagerNode(job *v1alpha1.NodeJob) bool {
+	return plan.Disrupts(job) || job.Spec.Confirm != nil || drainOf(job) != nil
 }
 
 // readCluster reads what the plan of any NodeJob needs: all nodes, with a few of their fields, and all NodeJobs. A user

@@ -34,8 +34,8 @@ func TestAListWithoutAManager(t *testing.T) {
 		"a manager that is away":                    {manager: away, want: warning},
 		"a manager that is away, and has never run": {age: 25 * time.Second, manager: away, want: warning},
 		"a manager that is away, for programs":      {manager: away, args: []string{"-o", "name"}},
-		"one that is not observed": {age: 25 * time.Second, want: "warning: no manager has observed NodeJob ns/j for 25s; check that one is running: kubectl everynode version\n"},
-		"for programs":             {age: 25 * time.Second, args: []string{"-o", "name"}},
+		"one that is not observed":                  {age: 25 * time.Second, want: "warning: no manager has observed NodeJob ns/j for 25s; check that one is running: kubectl everynode version\n"},
+		"for programs":                              {age: 25 * time.Second, args: []string{"-o", "name"}},
 	} {
 		t.Run(name, func(t *testing.T) {
 			list := v1alpha1.NodeJobList{

@@ -31,6 +31,8 @@ type planOptions struct {
 	onNodes    bool
 	timeout    time.Duration
 	unanswered bool
+	// managerNode is the node that the manager runs on; "" if it is not known.
+	managerNode string
 }
 
 func newPlanCommand(f *console.Factory) *cobra.Command {
@@ -92,6 +94,7 @@ func (o *planOptions) run(ctx context.Context) error {
 	}
 	seen.Budgets = applied(seen.Budgets, file.budgets)
 	seen.readManagerNode(ctx, o.client, file.jobs)
+	o.managerNode = seen.ManagerNode
 	seen.readAllowedNodes(ctx, o.client, file.jobs)
 	plans, err := o.planAll(ctx, &seen, file)
 	if err != nil {

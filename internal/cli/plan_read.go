@@ -121,7 +121,7 @@ func drainOf(job *v1alpha1.NodeJob) *v1alpha1.DrainSpec {
 // drained returns what a drain of a node would evict now.
 func (o *planOptions) drained(ctx context.Context, name string, spec *v1alpha1.DrainSpec, budgets []policyv1.PodDisruptionBudget) (view.DrainData, error) {
 	node := view.DrainData{Node: name}
-	err := cmdutil.EachPodToEvict(ctx, o.client, name, spec, func(pod *corev1.Pod, drain plan.DrainPod) {
+	err := cmdutil.EachPodToEvict(ctx, o.client, name, o.managerNode, spec, func(pod *corev1.Pod, drain plan.DrainPod) {
 		full := pod.Namespace + "/" + pod.Name
 		if why := blockedPod(pod, drain, budgets); why != "" {
 			node.Blocked = append(node.Blocked, view.BlockedData{Pod: full, Message: why})

@@ -6,6 +6,7 @@ package cmdutil
 import (
 	"context"
 	"slices"
+	"strings"
 
 	appsv1 "k8s.io/api/apps/v1"
 	coordinationv1 "k8s.io/api/coordination/v1"
@@ -54,4 +55,10 @@ func ManagerNode(ctx context.Context, c client.Reader) (node string, known bool)
 func isManager(pod *corev1.Pod) bool {
 	owner := metav1.GetControllerOf(pod)
 	return owner != nil && owner.Kind == "ReplicaSet" && pod.Status.Phase == corev1.PodRunning && pod.DeletionTimestamp.IsZero()
+}
+
+// leadsManager reports whether a pod is the one of the manager that leads, on its node.
+// It is the only one that a drain leaves there.
+func leadsManager(pod *corev1.Pod, managerNode string) bool {
+	return pod.Spec.NodeName == managerNode && pod.Namespace == ManagerNamespace && strings.HasPrefix(pod.Name, uninstall.Manager+"-") && isManager(pod)
 }

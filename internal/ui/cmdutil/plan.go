@@ -26,7 +26,7 @@ func PlanDrains(ctx context.Context, c client.Reader, in plan.Input, p plan.Plan
 	}
 	drains := map[types.UID][]plan.DrainPod{}
 	for _, request := range p.DrainPodRequests {
-		evicted, err := podsToEvict(ctx, c, request.Node, request.Drain)
+		evicted, err := podsToEvict(ctx, c, request.Node, in.OwnNode, request.Drain)
 		switch {
 		case CodeOf(err) == ExitForbidden:
 			return in, p, nil
@@ -56,14 +56,14 @@ func noteBlocked(job *v1alpha1.NodeJob, node string, pods []plan.DrainPod) {
 }
 
 // podsToEvict reads the pods that a drain of a node would evict.
-func podsToEvict(ctx context.Context, c client.Reader, node string, spec *v1alpha1.DrainSpec) ([]plan.DrainPod, error) {
+func podsToEvict(ctx context.Context, c client.Reader, node, managerNode string, spec *v1alpha1.DrainSpec) ([]plan.DrainPod, error) {
 	var found []plan.DrainPod
-	err := EachPodToEvict(ctx, c, node, spec, func(_ *corev1.Pod, view plan.DrainPod) { found = append(found, view) })
+	err := EachPodToEvict(ctx, c, node, managerNode, spec, func(_ *corev1.Pod, view plan.DrainPod) { found = append(found, view) })
 	return found, err
 }
 
-// EachPodToEvict reads the pods that a drain of a node would evict.
-func EachPodToEvict(ctx context.Context, c client.Reader, node string, spec *v1alpha1.DrainSpec, do func(*corev1.Pod, plan.DrainPod)) error {
+// EachPodToEvict reads the pods that a drain of a node would evict. managerNode is the node of the manager; "" if it is not known.
+func EachPodToEvict(ctx context.Context, c client.Reader, node, managerNode string, spec *v1alpha1.DrainSpec, do func(*corev1.Pod, plan.DrainPod)) error {
 	selector, deleteEmptyDirData, err := observe.Drain(spec)
 	if err != nil {
 		return err
@@ -71,7 +71,7 @@ func EachPodToEvict(ctx context.Context, c client.Reader, node string, spec *v1a
 	var page corev1.PodList
 	return EachPage(ctx, c, &page, func() {
 		for i := range page.Items {
-			if pod := &page.Items[i]; observe.EvictedByDrain(pod) && selector.Matches(labels.Set(pod.Labels)) {
+			if pod := &page.Items[i]; observe.EvictedByDrain(pod) && !leadsManager(pod, managerNode) && selector.Matches(labels.Set(pod.Labels)) {
 				do(pod, observe.DrainPod(pod, deleteEmptyDirData))
 			}
 		}
