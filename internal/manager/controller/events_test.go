@@ -211,8 +211,15 @@ func TestEventsOfConditions(t *testing.T) {
 		Message: "the rollout has stopped: 1 node failed. " + plan.FailureRemedies(plan.FixTask, true).Kubectl(is, "rev"),
 	}}
 	r.announceConditions(t.Context(), job, status)
+	status.Conditions = []metav1.Condition{
+		{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPodNotStarting, Message: "on 1 node the pod does not start"},
+	}
+	r.announceConditions(t.Context(), job, status)
+	status.Conditions[0].Reason = v1alpha1.ReasonInProgress
+	r.announceConditions(t.Context(), job, status)
 	want := []string{
 		"Warning MaxFailuresExceeded Rollout on the NodeJob: the rollout has stopped: 1 node failed. The condition Stalled says what to do",
+		"Warning PodNotStarting Rollout on the NodeJob: on 1 node the pod does not start",
 	}
 	if diff := cmp.Diff(want, r.told.events()); diff != "" {
 		t.Errorf("events (-want +got):\n%s", diff)

@@ -119,6 +119,11 @@ func (r announcer) announceConditions(ctx context.Context, job *v1alpha1.NodeJob
 			r.event(job, nil, kind, c.Reason, "Rollout", note)
 		case v1alpha1.ConditionStalled:
 			r.event(job, nil, corev1.EventTypeWarning, c.Reason, "Rollout", note)
+		case v1alpha1.ConditionReconciling:
+			if c.Reason != v1alpha1.ReasonPodNotStarting { // which looks like progress, and may need a user
+				continue
+			}
+			r.event(job, nil, corev1.EventTypeWarning, c.Reason, "Rollout", note)
 		default:
 			continue
 		}

@@ -157,11 +157,13 @@ func (e Explain) Sentence() string {
 		return fmt.Sprintf("%s %s.", job, e.isDone())
 	case plan.Running:
 		verb := "runs"
-		switch e.State.Reason {
-		case v1alpha1.ReasonStarting:
+		switch {
+		case e.State.Reason == v1alpha1.ReasonStarting:
 			verb = "starts"
-		case v1alpha1.ReasonPreparing, v1alpha1.ReasonDrainBlocked:
+		case e.State.Reason == v1alpha1.ReasonPreparing, e.State.Reason == v1alpha1.ReasonDrainBlocked:
 			verb = "prepares to run"
+		case nextStep{e}.cannotStart():
+			verb = "cannot start"
 		}
 		return fmt.Sprintf("%s %s on %s now: %s%s.", job, verb, node, why, e.atMost())
 	case plan.Failed:

@@ -43,7 +43,7 @@ type Remedy struct {
 }
 
 // NeedOf returns why a NodeJob needs a user: it is Stalled or paused, no manager observes it, nodes have failed for good, or are not
-// compliant and do not run the task again. It returns nil if no action is needed.
+// compliant and do not run the task again, or a pod does not start. It returns nil if no action is needed.
 func NeedOf(job *v1alpha1.NodeJob, now time.Time) *Need {
 	if waited := unobserved(job, now); waited > 0 {
 		return &Need{
@@ -67,6 +67,8 @@ func NeedOf(job *v1alpha1.NodeJob, now time.Time) *Need {
 		if task.IsAudit(job) {
 			n.Tone, n.Reason = text.Bad, v1alpha1.ReasonNonCompliant
 		}
+	case reason == v1alpha1.ReasonPodNotStarting:
+		n.Tone = text.Warn
 	default:
 		return nil
 	}

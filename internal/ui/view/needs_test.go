@@ -47,6 +47,9 @@ func TestWhatANodeJobNeedsAUserFor(t *testing.T) {
 		"it is Stalled without a remedy": {func(j *v1alpha1.NodeJob) {
 			stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonPublishConflict, "label x exists")
 		}, &Need{text.Bad, v1alpha1.ReasonPublishConflict, "label x exists", "", 0, before(time.Minute), status}},
+		"pods do not start": {func(j *v1alpha1.NodeJob) {
+			stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonPodNotStarting, "on 1 node the pod does not start (node-1: ImagePullBackOff)")
+		}, &Need{text.Warn, v1alpha1.ReasonPodNotStarting, "on 1 node the pod does not start (node-1: ImagePullBackOff)", "", 0, before(time.Minute), status}},
 		"it is Stalled because of nodes without a record": {func(j *v1alpha1.NodeJob) {
 			stands(j, v1alpha1.ConditionStalled, v1alpha1.ReasonPodNameTaken, "node-5: a name is taken")
 			j.Status.NodeProblems = []v1alpha1.NodeProblem{{Node: "node-5"}, {Node: "node-6"}}
