@@ -79,7 +79,7 @@ func newBudgetView(b view.Budget) budgetView {
 	r := b.Row()
 	v := budgetView{
 		Name: text.Safe(r.Name), State: view.Spelled(text.Safe(r.State)), Tone: tones[r.Tone], Nodes: r.Nodes, Allowed: r.Allowed, Unavailable: r.Unavailable,
-		Waiting: r.Waiting, Window: r.Window, Expires: r.Expires, Rows: belowHeading(rowsOf(b.Rules())), Uses: []budgetUseView{},
+		Waiting: r.Waiting, Window: r.Window, Expires: r.Expires, Rows: rowsOf(b.Rules()), Uses: []budgetUseView{},
 	}
 	for _, n := range b.Nodes() {
 		v.Uses = append(v.Uses, budgetUseView{text.Safe(n.Node), n.State, tones[n.Tone], n.Since, text.Safe(n.By), text.Safe(n.Why)})
@@ -93,16 +93,7 @@ func newBudgetView(b view.Budget) budgetView {
 	return v
 }
 
-// belowHeading returns the rows of a budget without its name and its state, which are in the heading.
-func belowHeading(rows []row) []row {
-	if rows = rows[1:]; len(rows) > 1 && rows[1].Label == "" && len(rows[1].Spans) > 0 {
-		rows[1].Label = rows[0].Label
-		rows = rows[1:]
-	}
-	return rows
-}
-
 // serveBudgets answers with all budgets.
-func (v *viewer) serveBudgets(w http.ResponseWriter, _ *http.Request) {
-	answer(w, v.observe().newBudgetsView())
+func (d *dashboard) serveBudgets(w http.ResponseWriter, _ *http.Request) {
+	answer(w, d.observe().newBudgetsView())
 }

@@ -65,7 +65,7 @@ func (d *dashboard) serveChange(w http.ResponseWriter, r *http.Request) {
 
 // change makes a change as its command does.
 func (d *dashboard) change(ctx context.Context, printer apply.Printer, change Change) error {
-	s := &apply.Steering{Printer: printer, Client: d.client, Key: change.job(), UID: change.UID, NodeUID: change.NodeUID}
+	s := &apply.Steering{Printer: printer, Client: d.Client, Key: change.job(), UID: change.UID, NodeUID: change.NodeUID}
 	if change.Node != "" {
 		nodes := []string{change.Node}
 		if change.Verb == plan.VerbSkip {
@@ -80,9 +80,9 @@ func (d *dashboard) change(ctx context.Context, printer apply.Printer, change Ch
 		case plan.VerbSuspend:
 			return steer.Suspend(job), nil
 		case plan.VerbResume:
-			return steer.Resume(job, d.now()), nil
+			return steer.Resume(job, d.Now()), nil
 		default:
-			return steer.RetryAll(job, d.now()), nil
+			return steer.RetryAll(job, d.Now()), nil
 		}
 	})
 }
@@ -132,7 +132,7 @@ func readChange(w http.ResponseWriter, r *http.Request) (change Change, code int
 
 // tellChange prints a change on the terminal of the command, so that there is a list of all that the page did.
 func (d *dashboard) tellChange(change Change, said []string) {
-	lines := []text.Line{text.Toned(text.Dim, d.now().UTC().Format(time.RFC3339)+" from the page: ").With(change.command(""))}
+	lines := []text.Line{text.Toned(text.Dim, d.Now().UTC().Format(time.RFC3339)+" from the page: ").With(change.command(""))}
 	for _, line := range said {
 		lines = append(lines, text.Of(line).Indent(2))
 	}

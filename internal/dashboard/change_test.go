@@ -58,7 +58,7 @@ func changing(
 	t.Helper()
 	api = &fakeAPI{node: "uid-of-a"}
 	d, said = local(t, api.ServeHTTP)
-	d.makes = true
+	d.AllowChanges = true
 	return d, api, said, func(body string, change func(*http.Request)) *httptest.ResponseRecorder {
 		r := httptest.NewRequestWithContext(t.Context(), http.MethodPost, "http://"+d.host+"/api/change", strings.NewReader(body))
 		for name, value := range map[string]string{
@@ -129,7 +129,7 @@ func TestOnlyThePageMakesChanges(t *testing.T) {
 
 func TestWithoutTheFlagThereIsNothingToPostTo(t *testing.T) {
 	d, api, _, post := changing(t)
-	d.makes = false
+	d.AllowChanges = false
 	if got := post(suspendJ, as); got.Code != http.StatusMethodNotAllowed || api.changes > 0 {
 		t.Errorf("answer %d: %s; %d changes", got.Code, got.Body, api.changes)
 	}

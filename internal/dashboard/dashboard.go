@@ -43,10 +43,15 @@ type Local struct {
 	After func(time.Duration) <-chan time.Time
 }
 
-// dashboard is the server of the page for the user of this machine.
+// dashboard is the server of the page: it has what the user may read of the cluster, and answers the requests of the user's tabs.
 type dashboard struct {
 	*Local
-	*viewer
+	mirrors *mirrors
+	state   *state
+	// machine is the clock of this machine, for durations.
+	machine func() time.Time
+	// tabs and logs count the streams, and details the requests for a NodeJob, a node or budgets.
+	tabs, logs, details chan struct{}
 	// token is what a request must have, and host the address on which the server listens.
 	token, host string
 	// making counts the changes that are being made.
@@ -74,14 +79,27 @@ func (o *Local) Serve(ctx context.Context, listener net.Listener) error {
 	return nil
 }
 
+// Limits of what the server answers at the same time.
+const (
+	maxTabs    = 32
+	maxLogs    = 8
+	maxDetails = 8
+)
+
+// newServer returns a server that has read nothing yet. If the user may not read a kind in all namespaces, it reads that kind in one.
 func (o *Local) newServer(host string) *dashboard {
-	a := access{
-		client: o.Client, pods: o.Pods, now: o.Now, after: o.After,
+	return &dashboard{
+		Local: o, mirrors: newMirrors(o.Client, o.Namespace, o.After), state: newState(),
 		machine: time.Now, //nolint:forbidigo // it measures durations on this machine
+		tabs:    make(chan struct{}, maxTabs), logs: make(chan struct{}, maxLogs), details: make(chan struct{}, maxDetails),
+		token: rand.Text(), host: host, making: make(chan struct{}, maxChanges),
 	}
-	d := &dashboard{Local: o, viewer: newViewer(a, o.Namespace), token: rand.Text(), host: host, making: make(chan struct{}, maxChanges)}
-	d.context, d.flag, d.makes = o.Context, o.ContextFlag, o.AllowChanges
-	return d
+}
+
+// run keeps what the server has up to date until the context ends.
+func (d *dashboard) run(ctx context.Context) {
+	d.mirrors.run(ctx)
+	d.compute(ctx)
 }
 
 // address returns the address of the page. The token is in the fragment, which a browser sends to no server.

@@ -107,9 +107,9 @@ func (m *mirrors) ready() bool {
 }
 
 // observe returns what is known now.
-func (v *viewer) observe() *observed {
-	o := v.mirrors.observe(v.now())
-	o.context, o.flag, o.makes = v.context, v.flag, v.makes
+func (d *dashboard) observe() *observed {
+	o := d.mirrors.observe(d.Now())
+	o.context, o.flag, o.makes = d.Context, d.ContextFlag, d.AllowChanges
 	return o
 }
 
@@ -156,22 +156,22 @@ func (m *mirrors) observe(now time.Time) *observed {
 }
 
 // compute keeps the state of the page up to date until the context ends.
-func (v *viewer) compute(ctx context.Context) {
+func (d *dashboard) compute(ctx context.Context) {
 	for {
 		select {
-		case <-v.mirrors.dirty:
-		case <-v.after(maxPause):
+		case <-d.mirrors.dirty:
+		case <-d.After(maxPause):
 		case <-ctx.Done():
 			return
 		}
-		if !v.mirrors.ready() {
+		if !d.mirrors.ready() {
 			continue
 		}
-		began := v.machine()
-		v.state.replace(v.observe().values())
-		took := v.machine().Sub(began)
+		began := d.machine()
+		d.state.replace(d.observe().values())
+		took := d.machine().Sub(began)
 		select {
-		case <-v.after(max(leastPause, restFactor*took)):
+		case <-d.After(max(leastPause, restFactor*took)):
 		case <-ctx.Done():
 			return
 		}
@@ -179,9 +179,9 @@ func (v *viewer) compute(ctx context.Context) {
 }
 
 // withDrains adds to a plan what its drains wait for, if the user may read that.
-func (v *viewer) withDrains(ctx context.Context) drains {
+func (d *dashboard) withDrains(ctx context.Context) drains {
 	return func(in plan.Input, p plan.Plan) (plan.Input, plan.Plan) {
-		if full, planned, err := cmdutil.PlanDrains(ctx, v.client, in, p); err == nil {
+		if full, planned, err := cmdutil.PlanDrains(ctx, d.Client, in, p); err == nil {
 			return full, planned
 		}
 		return in, p

@@ -43,7 +43,7 @@ func (d *dashboard) handler() http.Handler {
 	} {
 		mux.Handle("GET /api/"+path, d.authorized(serve))
 	}
-	if d.makes {
+	if d.AllowChanges {
 		mux.Handle("POST /api/change", d.authorized(d.serveChange))
 	}
 	return d.protected(mux)
@@ -116,14 +116,14 @@ func answer(w http.ResponseWriter, value any) {
 const detailTimeout = 30 * time.Second
 
 // detail limits the requests for a NodeJob, a node or budgets: each of them needs memory, most of them for a plan.
-func (v *viewer) detail(serve http.HandlerFunc) http.HandlerFunc {
+func (d *dashboard) detail(serve http.HandlerFunc) http.HandlerFunc {
 	return func(w http.ResponseWriter, r *http.Request) {
-		if !acquire(v.details) {
+		if !acquire(d.details) {
 			fail(w, http.StatusTooManyRequests, fmt.Sprintf("%d requests for a NodeJob, a node or budgets are being answered already: try again", maxDetails))
 			return
 		}
-		defer func() { <-v.details }()
-		_ = http.NewResponseController(w).SetWriteDeadline(v.machine().Add(detailTimeout)) // not supported by the recorder of tests
+		defer func() { <-d.details }()
+		_ = http.NewResponseController(w).SetWriteDeadline(d.machine().Add(detailTimeout)) // not supported by the recorder of tests
 		ctx, cancel := context.WithTimeout(r.Context(), detailTimeout-writeTimeout)
 		defer cancel()
 		serve(w, r.WithContext(ctx))
@@ -131,8 +131,8 @@ func (v *viewer) detail(serve http.HandlerFunc) http.HandlerFunc {
 }
 
 // serveJob answers with a NodeJob.
-func (v *viewer) serveJob(w http.ResponseWriter, r *http.Request) {
-	o := v.observe()
+func (d *dashboard) serveJob(w http.ResponseWriter, r *http.Request) {
+	o := d.observe()
 	job := o.find(r.URL.Query().Get("namespace"), r.URL.Query().Get("name"))
 	if job == nil {
 		fail(w, http.StatusNotFound, "this NodeJob does not exist, or no longer")
@@ -148,11 +148,11 @@ func (v *viewer) serveJob(w http.ResponseWriter, r *http.Request) {
 }
 
 // serveNode answers with a node.
-func (v *viewer) serveNode(w http.ResponseWriter, r *http.Request) {
-	o := v.observe()
+func (d *dashboard) serveNode(w http.ResponseWriter, r *http.Request) {
+	o := d.observe()
 	for i := range o.Nodes {
 		if o.Nodes[i].Name == r.URL.Query().Get("name") {
-			answer(w, o.node(i, v.withDrains(r.Context())))
+			answer(w, o.node(i, d.withDrains(r.Context())))
 			return
 		}
 	}
@@ -170,9 +170,9 @@ type lines struct {
 	machine func() time.Time
 }
 
-func (v *viewer) newLines(w http.ResponseWriter) *lines {
+func (d *dashboard) newLines(w http.ResponseWriter) *lines {
 	w.Header().Set("Content-Type", "application/x-ndjson")
-	return &lines{w, http.NewResponseController(w), v.machine}
+	return &lines{w, http.NewResponseController(w), d.machine}
 }
 
 func (l *lines) send(value any) error { return l.put(value, true) }

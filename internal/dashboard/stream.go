@@ -22,16 +22,16 @@ import (
 const aliveInterval = 15 * time.Second
 
 // serveStream sends the state, and then its changes.
-func (v *viewer) serveStream(w http.ResponseWriter, r *http.Request) {
-	if !acquire(v.tabs) {
+func (d *dashboard) serveStream(w http.ResponseWriter, r *http.Request) {
+	if !acquire(d.tabs) {
 		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d tabs show this dashboard already: close one of them", maxTabs))
 		return
 	}
-	defer func() { <-v.tabs }()
+	defer func() { <-d.tabs }()
 	version, _ := strconv.ParseUint(r.URL.Query().Get("since"), 10, 64)
-	out := v.newLines(w)
+	out := d.newLines(w)
 	for {
-		c, changed := v.state.since(version)
+		c, changed := d.state.since(version)
 		if c.Version == 0 {
 			c.Reset = false // nothing is known yet
 		}
@@ -41,7 +41,7 @@ func (v *viewer) serveStream(w http.ResponseWriter, r *http.Request) {
 		version = c.Version
 		select {
 		case <-changed:
-		case <-v.after(aliveInterval):
+		case <-d.After(aliveInterval):
 		case <-r.Context().Done():
 			return
 		}
@@ -62,27 +62,27 @@ type logLine struct {
 }
 
 // serveLog sends the end of the log of a task, and then what the task prints.
-func (v *viewer) serveLog(w http.ResponseWriter, r *http.Request) {
+func (d *dashboard) serveLog(w http.ResponseWriter, r *http.Request) {
 	query := r.URL.Query()
 	key := client.ObjectKey{Namespace: query.Get("namespace"), Name: query.Get("pod")}
-	pod := v.mirrors.pod(key)
+	pod := d.mirrors.pod(key)
 	if pod == nil {
 		fail(w, http.StatusNotFound, "this pod does not exist, or no longer. What its task printed last is on record")
 		return
 	}
-	if !acquire(v.logs) {
+	if !acquire(d.logs) {
 		fail(w, http.StatusServiceUnavailable, fmt.Sprintf("%d logs are open already: close one of them", maxLogs))
 		return
 	}
-	defer func() { <-v.logs }()
-	pods, err := v.pods(key.Namespace)
+	defer func() { <-d.logs }()
+	pods, err := d.Pods(key.Namespace)
 	if err != nil {
 		fail(w, http.StatusBadGateway, err.Error())
 		return
 	}
 	ctx, cancel := context.WithCancel(r.Context())
 	defer cancel()
-	out := v.newLines(w)
+	out := d.newLines(w)
 	hand := func(piece string, more bool) {
 		line := strings.TrimSuffix(strings.TrimSuffix(piece, "\n"), "\r")
 		if out.put(logLine{Line: text.Safe(strings.ReplaceAll(line, "\t", "    "))}, !more) != nil {
@@ -90,12 +90,12 @@ func (v *viewer) serveLog(w http.ResponseWriter, r *http.Request) {
 		}
 	}
 	look := func(context.Context) (ended, deleted bool) {
-		pod := v.mirrors.pod(key)
+		pod := d.mirrors.pod(key)
 		return pod != nil && podlog.Ended(pod), pod == nil
 	}
 	log := podlog.Follower{
 		Tail:  podlog.Tail{Pods: pods, Pod: key.Name, Container: podlog.Container(pod), Lines: logLines},
-		After: v.after, Ended: podlog.Ended(pod), Look: look,
+		After: d.After, Ended: podlog.Ended(pod), Look: look,
 	}
 	deleted, err := log.Follow(ctx, hand)
 	log.Flush(hand)

@@ -43,7 +43,7 @@ func stream(ctx context.Context, t *testing.T, d *dashboard, path string) *json.
 
 func TestATabFollowsTheState(t *testing.T) {
 	d, _ := serve(t)
-	d.after = func(time.Duration) <-chan time.Time { return nil }
+	d.After = func(time.Duration) <-chan time.Time { return nil }
 	ctx, cancel := context.WithCancel(t.Context())
 	got := stream(ctx, t, d, "/api/stream?since=0")
 	next := func() (c change) {

@@ -77,7 +77,11 @@ type Budget struct {
 }
 
 // Lines draws the budget with its rules and its nodes.
-func (b Budget) Lines() []text.Line { return joined(b.Rules(), b.requirements(), b.nodes()) }
+func (b Budget) Lines() []text.Line {
+	name := label("Budget").Tone(text.Strong, b.Budget.Name).Tone(text.Dim, "  created ").With(ago(b.Now, b.Budget.CreationTimestamp.Time) + " ago")
+	state := b.state()
+	return joined(append([]text.Line{name, label("Status").Tone(state.tone, state.reason)}, b.rules("")...), b.requirements(), b.nodes())
+}
 
 // requirements has what the budget requires; nothing without requirements.
 func (b Budget) requirements() []text.Line {
@@ -301,14 +305,18 @@ func dimmed(said string) []text.Line {
 	return []text.Line{text.Toned(text.Dim, "  "+said)}
 }
 
-// Rules describes the rules of the budget, and its state.
-func (b Budget) Rules() []text.Line {
-	o, state := b.Budget, b.state()
-	lines := []text.Line{label("Budget").Tone(text.Strong, o.Name).Tone(text.Dim, "  created ").With(ago(b.Now, o.CreationTimestamp.Time) + " ago")}
-	lines = append(lines, label("Status").Tone(state.tone, state.reason))
-	lines = append(lines, b.wrapped("", state.message)...)
+// Rules describes the rules of the budget, and what its state means, for below a heading with its name and its state.
+func (b Budget) Rules() []text.Line { return b.rules("Status") }
+
+// rules puts what the state means below a label.
+func (b Budget) rules(below string) []text.Line {
+	o, message := b.Budget, b.state().message
+	var lines []text.Line
+	if message != "" {
+		lines = b.wrapped(below, message)
+	}
 	for _, field := range []struct{ name, value string }{
-		{"Reason", unlessIn(state.message, o.Spec.Reason)},
+		{"Reason", unlessIn(message, o.Spec.Reason)},
 		{"Spec", b.changed()},
 		{"Nodes", b.counts()},
 		{"Selects", b.selector()},
