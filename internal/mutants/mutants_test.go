@@ -26,6 +26,7 @@ func TestEachMistakeInThePlannerIsFound(t *testing.T) {
 			"gate":             "a success leaves the gate closed",
 			"shared_gate":      "the gate opens while another NodeJob with the same gate is pending",
 			"budget":           "a node is disrupted without a claim",
+			"window":           "a run starts that can end after the window",
 			"namespace":        "attempts start in a namespace that is not allowed",
 			"compromised_node": "a record that is rejected keeps its slot forever",
 			"tenant":           "a status that a user has written is believed",

@@ -166,7 +166,11 @@ func (w *explored) canon() []byte {
 	if w.planned {
 		wake = w.last.WakeAt
 	}
-	return forms.Bytes(view, w, wake, len(w.last.DrainPodRequests))
+	var inPeriod time.Duration // of windows: what happens next depends on the time of day
+	if w.every > 0 {
+		inPeriod = w.now.Sub(w.now.Truncate(w.every))
+	}
+	return forms.Bytes(view, w, wake, len(w.last.DrainPodRequests), inPeriod)
 }
 
 // settled are the states from which worlds are known to come to rest.

@@ -71,6 +71,13 @@ var smallWorlds = []smallWorld{
 		h.other = "o1"
 	}, staged: []string{"n0", "n1"}, steps: (*stepper).peer},
 	{name: "budget", nodes: 2, spec: cordonsFirst, begin: budgeted, steps: (*stepper).budget},
+	{name: "window", nodes: 2, spec: func(s *v1alpha1.NodeJobSpec) {
+		cordonsFirst(s)
+		s.Rollout.Steps[0].SoakSeconds = 0
+	}, begin: func(h *history) {
+		budgeted(h)
+		h.open, h.every = 4*time.Minute, 5*time.Minute
+	}},
 	{name: "namespace", nodes: 2, spec: cordonsFirst, steps: (*stepper).namespace},
 	{name: "refused_pods", nodes: 2, plain: true, spec: rollsBack, steps: (*stepper).refusals},
 	{
