@@ -205,6 +205,9 @@ func (n realNodes) reimage(ctx context.Context, name string) error {
 	if err == nil {
 		err = node.switchOn(ctx)
 	}
+	if err == nil {
+		err = n.routePods(node.spec.Index) // the route went with the earlier machine
+	}
 	if err != nil {
 		return fmt.Errorf("re-imaging node %s: %w", name, err)
 	}
