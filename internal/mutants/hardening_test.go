@@ -148,6 +148,9 @@ var hardening = map[string]mutant{
 	"the deletion of a node with a problem needs no plan": {
 		"affects.go", " || hasProblem(job, c.after) {", " {",
 	},
+	"a node that a user cordons is said to be drained": {
+		"stage.go", "s.InProgress && w.State != Done &&", "s.InProgress &&",
+	},
 	"a failed node is not remembered as removed": {
 		"maxfailures.go", "if !harmed && w.node.Ready", "if !harmed && !w.failed && w.node.Ready",
 	},

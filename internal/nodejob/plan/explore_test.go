@@ -84,6 +84,7 @@ var forms = explore.Canon{
 		"pause.rest",
 		"pause.wakeAt",
 		"pause.ignored",
+		"pause.raced",
 		"drifting.asked",
 		"clocks.told",
 		"truth.recordedResults",

@@ -235,6 +235,7 @@ func (h *history) change(node *Node, change record.Change) bool {
 	}
 	if change.Guarded() && change.ResourceVersion != node.ResourceVersion {
 		h.say("%s has changed meanwhile: conflict", node.Name)
+		h.raced = true
 		return false
 	}
 	if c := change.Cordon; c != nil {

@@ -23,6 +23,8 @@ type pause struct {
 	// rest is what the last pass left, and wakeAt is when the next one follows by itself; nil if another pass follows at once.
 	rest   *Input
 	wakeAt time.Time
+	// raced is true if a write of the last pass was refused, so that another pass follows at once.
+	raced bool
 	// ignored counts the changes of nodes that did not affect the NodeJob.
 	ignored int
 }

@@ -174,6 +174,7 @@ func (h *history) pass() {
 	h.checkPlan(in, p)
 	h.noteStarts(in, p)
 	bare, failed := h.bareNodes(in), map[*Node]bool{}
+	h.raced = false
 	for _, action := range p.Actions {
 		if h.faults && h.rng.Intn(6) == 0 {
 			h.say("%T fails", action)
@@ -202,7 +203,9 @@ func (h *history) pass() {
 			h.job.Status.ControllerState.Seal = h.key.NodeJob(h.job)
 		}
 		h.saw(in, before)
-		h.rests(in, p)
+		if !h.raced {
+			h.rests(in, p)
+		}
 	}
 	h.collect()
 }

@@ -14,7 +14,7 @@ func (p *planner) stage(w *nodePlan) (s nodecondition.Stage) {
 	s.InProgress = w.slot && !w.preparing || w.taskTerminating || p.continuesRun(w)
 	s.Planned = !s.InProgress && (w.State == Waiting || w.State == Running)
 	s.Draining = w.isDrained()
-	s.Drained = !s.Draining && w.node.Unschedulable && (w.wasDrained() || s.InProgress && p.in.Job.Spec.Maintenance.Drain != nil)
+	s.Drained = !s.Draining && w.node.Unschedulable && (w.wasDrained() || s.InProgress && w.State != Done && p.in.Job.Spec.Maintenance.Drain != nil)
 	return s
 }
 

@@ -53,6 +53,13 @@ func TestStages(t *testing.T) {
 			node: []func(*Node){cordonedBy(jobKey), recorded(record.Succeeded)},
 			want: &nodecondition.Stage{},
 		},
+		"a node that a user cordons when it is done, while its pod ends": {
+			job: []func(*v1alpha1.NodeJob){draining}, node: []func(*Node){byHand, recorded(record.Succeeded)},
+			pods: func(n Node) []Pod {
+				return []Pod{newPod(n, func(p *Pod) { p.Finalized, p.DeleteRequested = false, ago(1) })}
+			},
+			want: &works,
+		},
 		"a drain": {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("a", 10)}, node: []func(*Node){cordonedBy(jobKey)},
 			drains: []DrainPod{{Namespace: "web", Name: "a", UID: "a"}}, want: &nodecondition.Stage{Planned: true, Draining: true},
