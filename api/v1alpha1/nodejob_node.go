@@ -69,16 +69,14 @@ const (
 	AdoptAlways AdoptPolicy = "Always"
 )
 
-// NodesSpec selects the nodes that run the task. It must not be empty, because an empty object may be the result of a misspelled field.
-//
-// +kubebuilder:validation:XValidation:rule="has(self.selector) || has(self.names) || has(self.tolerations) || has(self.assumeDone)",message="nodes is empty: write nodes.selector.matchLabels.KEY: VALUE, or omit nodes for all nodes"
+// NodesSpec selects the nodes that run the task, by selector or names.
 type NodesSpec struct {
-	// selector selects nodes by their labels. If unset, all nodes are selected. An empty selector is rejected, because it may be the
+	// selector selects nodes by their labels. If unset, the names decide. An empty selector is rejected, because it may be the
 	// result of a misspelled field.
 	//
 	// Example: {matchLabels: {pool: db}}
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write nodes.selector.matchLabels.KEY: VALUE, or omit nodes.selector for all nodes"
+	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write nodes.selector.matchLabels.KEY: VALUE, such as kubernetes.io/os: linux for all Linux nodes"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
 	// names limits the NodeJob to the nodes with these names, among those that match selector. Use it for a run on existing nodes

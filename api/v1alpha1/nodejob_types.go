@@ -58,6 +58,7 @@ type NodeJobList struct {
 
 // NodeJobSpec defines the desired state of a NodeJob.
 //
+// +kubebuilder:validation:XValidation:rule="has(self.nodes) && (has(self.nodes.selector) || has(self.nodes.names))",message="nodes has no selector and no names: write nodes.selector.matchLabels.KEY: VALUE, such as kubernetes.io/os: linux for all Linux nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.nodes) || !has(self.nodes.names)",message="gate applies to nodes that join, and nodes.names to existing nodes: use nodes.selector with a gate"
 // +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.gate.onReboot) || !self.gate.onReboot || (has(self.rerun) && has(self.rerun.onReboot) && self.rerun.onReboot)",message="gate.onReboot closes the gate until the task has run again, which needs rerun.onReboot: set it to true, or leave gate.onReboot out"
 // +kubebuilder:validation:XValidation:rule="!has(self.rerun) || !has(self.rerun.onNodeFieldChange) || !self.rerun.onNodeFieldChange || (has(self.task.env) && self.task.env.exists(e, has(e.valueFrom) && has(e.valueFrom.nodeFieldRef)))",message="rerun.onNodeFieldChange compares the values that task.env takes from the Node, and it takes none: add a variable with valueFrom.nodeFieldRef, or leave onNodeFieldChange out"
@@ -78,10 +79,10 @@ type NodeJobList struct {
 // +kubebuilder:validation:XValidation:rule="has(self.task.script) || has(self.task.scriptFrom) || has(self.task.command) || has(self.task.template) || (!has(self.rollback) && !has(self.gate) && !has(self.publish) && !has(self.removeLabels) && (!has(self.maintenance) || ((!has(self.maintenance.cordon) || !self.maintenance.cordon) && !has(self.maintenance.drain) && (!has(self.maintenance.reboot) || !has(self.maintenance.reboot.policy) || self.maintenance.reboot.policy == 'Never'))))",message="an audit (task.check without a task) never changes a node: remove rollback, gate, publish, removeLabels and maintenance, or add task.script"
 // +kubebuilder:validation:XValidation:rule="has(self.task.script) || has(self.task.scriptFrom) || has(self.task.command) || has(self.task.template) || !has(self.rerun) || ((!has(self.rerun.periodSeconds) || self.rerun.periodSeconds == 0) && (!has(self.rerun.onReboot) || !self.rerun.onReboot))",message="an audit (task.check without a task) has no task to rerun: use task.check.periodSeconds instead of rerun.periodSeconds and rerun.onReboot"
 type NodeJobSpec struct {
-	// nodes selects the nodes that run the task: those that match the selector and the names, and whose taints are tolerated. If
-	// unset, all nodes without an untolerated taint run it.
+	// nodes selects the nodes that run the task: those that match the selector and the names, and whose taints are tolerated. One of
+	// selector and names is required, so that a misspelled field never selects all nodes.
 	//
-	// Example: {selector: {matchLabels: {pool: db}}, tolerations: [{operator: Exists}]}
+	// Example: {selector: {matchLabels: {kubernetes.io/os: linux}}, tolerations: [{operator: Exists}]}
 	// +optional
 	Nodes NodesSpec `json:"nodes,omitzero"`
 

@@ -39,7 +39,7 @@ func TestConvertFiles(t *testing.T) {
 	}{
 		"a file": {
 			args: []string{"-f", "task.yaml"},
-			want: "kind: NodeJob\nmetadata:\n  name: task\nspec:\n  rerun:\n    onReboot: true\n  rollout:\n    maxFailures: 100%\n  suspend: true\n",
+			want: "kind: NodeJob\nmetadata:\n  name: task\nspec:\n  nodes:\n    selector:\n      matchExpressions:\n      - key: kubernetes.io/os\n        operator: Exists\n  rerun:\n    onReboot: true\n  rollout:\n    maxFailures: 100%\n  suspend: true\n",
 		},
 		"a file, with namespace": {args: []string{"-f", "task.yaml", "-n", "given"}, want: "  namespace: given\n"},
 		"standard input":         {args: []string{"-f", "-"}, in: convertible, want: "kind: NodeJob\n"},

@@ -20,6 +20,7 @@ import (
 	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/manifest"
 	"github.com/everynode/everynode/internal/nodejob/steer"
+	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/recipes"
 )
@@ -102,6 +103,9 @@ func (o *createOptions) limit(job *v1alpha1.NodeJob) error {
 			return cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
 		}
 		job.Spec.Nodes.Selector = selector
+	}
+	if nodes := &job.Spec.Nodes; nodes.Selector == nil && nodes.Names == nil {
+		nodes.Selector = task.AllNodes(&job.Spec)
 	}
 	if o.maxConcurrent != "" {
 		value, err := console.ParseNumberOrPercent("--max-concurrent", o.maxConcurrent, 1)

@@ -59,7 +59,8 @@ const (
 	// bound is the spec of a pod that its creator puts on the node.
 	bound      = `spec: {nodeName: NODE, automountServiceAccountToken: false, ` + container + `}`
 	attempt    = `metadata: {labels: {everynode.dev/nodejob: script}, finalizers: [everynode.dev/outcome-tracking], ` + jobOwner + `}`
-	ofTemplate = `task: {template: {spec: {` + container + `}}}`
+	ofNoNode   = `nodes: {selector: {matchLabels: {example.com/no: node}}}`
+	ofTemplate = ofNoNode + `, task: {template: {spec: {` + container + `}}}`
 )
 
 // seatOwner is the controller of a seat, and ofBudget the owner of its PodDisruptionBudget.
@@ -157,7 +158,7 @@ var accessAsks = slices.Concat(
 )
 
 var asksOfNodeJobs = []ask{
-	{kind: "NodeJob", name: "new", verb: "create", what: "with a script", body: `spec: {task: {script: "true"}}`},
+	{kind: "NodeJob", name: "new", verb: "create", what: "with a script", body: `spec: {` + ofNoNode + `, task: {script: "true"}}`},
 	{kind: "NodeJob", name: "new", verb: "create", what: "with a template", body: `spec: {` + ofTemplate + `}`},
 	{
 		kind: "NodeJob",

@@ -27,6 +27,7 @@ apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
 metadata: {name: all}
 spec:
+  nodes: {selector: {matchExpressions: [{key: example.com/none, operator: DoesNotExist}]}}
   task: {scriptFrom: {configMapKeyRef: {name: scripts, key: sh}}}
   maintenance: {drain: {}}
   gate: {}
@@ -35,7 +36,7 @@ spec:
 apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
 metadata: {name: templated}
-spec: {task: {template: {spec: {containers: [{name: a, image: b}]}}}}
+spec: {nodes: {selector: {matchExpressions: [{key: example.com/none, operator: DoesNotExist}]}}, task: {template: {spec: {containers: [{name: a, image: b}]}}}}
 ---
 apiVersion: everynode.dev/v1alpha1
 kind: NodeGuard

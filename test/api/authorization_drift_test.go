@@ -41,7 +41,7 @@ var specs = map[string]string{
 	"a published result that stays": template + "\npublish: [{result: a, annotation: x.test/a}]\ndeletionPolicy: Retain",
 	"labels to remove":              template + "\nremoveLabels: [x.test/a]",
 	"empty lists":                   template + "\nremoveLabels: []\npublish: []",
-	"nodes that are already done":   template + "\nnodes: {assumeDone: {selector: {matchLabels: {a: b}}}}",
+	"nodes that are already done":   template + "\nnodes: {names: [a], assumeDone: {selector: {matchLabels: {a: b}}}}",
 	"a rollback of a deletion":      "task: {script: a}\nrollback: {script: b}\ndeletionPolicy: Rollback",
 	"a script that does it all": "task: {script: a, check: {script: b}}\nrollback: {script: c}\nmaintenance: {drain: {}, reboot: {policy: Always}, ignoreWindowsOn: [a]}\nonFailure: {action: Drain}\n" +
 		"gate: {effect: NoExecute}\npublish: [{result: a, label: x.test/a}]\nremoveLabels: [x.test/b]",

@@ -133,7 +133,7 @@ func changesAreNamed(ctx context.Context, admin client.Client) error {
 	var last error
 	for deadline := time.Now().Add(30 * time.Second); time.Now().Before(deadline); time.Sleep(20 * time.Millisecond) {
 		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "named"}}
-		job.Spec.Task.Script = "true"
+		job.Spec.Nodes.Names, job.Spec.Task.Script = []string{"none"}, "true"
 		if last = admin.Create(ctx, job, client.DryRunAll); last == nil && named(job) != "" {
 			return nil
 		}

@@ -76,7 +76,7 @@ func TestTheManagerSurvivesLargeObjects(t *testing.T) {
 	for _, when := range []string{"first", "after a restart"} {
 		stop, pid := b.startManagerProcess("--leader-elect=false")
 		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "served", Name: "small-" + strings.Fields(when)[0]}}
-		job.Spec.Task.Script = "true"
+		job.Spec.Nodes.Names, job.Spec.Task.Script = []string{"none"}, "true"
 		b.create(job)
 		b.Within(patient, time.Second, "the manager serves another namespace: "+when, func() error {
 			if err := b.admin.Get(b.Ctx, client.ObjectKeyFromObject(job), job); err != nil || job.Status.Revision == "" {

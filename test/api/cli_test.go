@@ -479,6 +479,7 @@ const planned = `apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
 metadata: {name: reboots}
 spec:
+  nodes: {selector: {matchExpressions: [{key: example.com/none, operator: DoesNotExist}]}}
   task: {script: "true"}
   rollout:
     promoteTo: canary

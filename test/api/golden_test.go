@@ -98,7 +98,7 @@ func TestGoldenObjectsAreAccepted(t *testing.T) {
 
 // withDefaults are the specs from which the API server has made those of the golden objects, by their files.
 var withDefaults = map[string]string{
-	"v0.1.0/nodejob-defaults.json": `{task: {command: [uname, -r]}, rollback: {script: "true"}, confirm: {}, onFailure: {action: Drain, drain: {}},
+	"v0.1.0/nodejob-defaults.json": `{nodes: {selector: {matchLabels: {kubernetes.io/os: linux}}}, task: {command: [uname, -r]}, rollback: {script: "true"}, confirm: {}, onFailure: {action: Drain, drain: {}},
 		publish: [{result: kernel, label: example.com/kernel}], gate: {}, maintenance: {drain: {}}}`,
 	"v0.1.0/nodeguard-defaults.json":            `{target: {daemonSet: storage}}`,
 	"v0.1.0/nodedisruptionbudget-defaults.json": `{selector: {matchLabels: {pool: golden}}, limits: [{maxUnavailable: 1}]}`,

@@ -274,6 +274,13 @@ func (w *world) job(name string, change func(*v1alpha1.NodeJobSpec)) *v1alpha1.N
 	return job
 }
 
+// allNodes selects all nodes, whatever labels they have.
+func allNodes() v1alpha1.NodesSpec {
+	return v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{
+		MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "example.com/none", Operator: metav1.LabelSelectorOpDoesNotExist}},
+	}}
+}
+
 func (w *world) draft(name string) *v1alpha1.NodeJob {
 	return &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},

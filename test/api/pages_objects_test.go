@@ -151,6 +151,9 @@ func (w *world) applies(object *unstructured.Unstructured) error {
 	object = object.DeepCopy()
 	if object.GetName() == "" {
 		object.SetName("excerpt")
+		if err := selectsNodes(object); err != nil {
+			return err
+		}
 	}
 	if object.GetKind() != "Namespace" {
 		object.SetNamespace(w.Namespace)
@@ -164,6 +167,16 @@ func (w *world) applies(object *unstructured.Unstructured) error {
 	}
 	// Another test may have created a namespace of the pages. The API server looks for it last, after all other checks.
 	return client.IgnoreAlreadyExists(admin.Create(w.Ctx, object, client.DryRunAll, client.FieldValidation("Strict")))
+}
+
+// selectsNodes adds which nodes the excerpt of a NodeJob is for, if it does not say so.
+func selectsNodes(object *unstructured.Unstructured) error {
+	_, selector, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "nodes", "selector")
+	_, names, _ := unstructured.NestedFieldNoCopy(object.Object, "spec", "nodes", "names")
+	if object.GetKind() != "NodeJob" || selector || names {
+		return nil
+	}
+	return unstructured.SetNestedField(object.Object, "excerpt", "spec", "nodes", "selector", "matchLabels", "example.com/pool")
 }
 
 // fits finds the place where a fragment belongs.

@@ -83,7 +83,7 @@ var states = []state{
 apiVersion: everynode.dev/v1alpha1
 kind: NodeJob
 metadata: {name: sshd-config, namespace: node-setup}
-spec: {task: {check: {script: "! grep -q '^PermitRootLogin yes' /etc/ssh/sshd_config"}}}
+spec: {nodes: {selector: {matchExpressions: [{key: example.com/none, operator: DoesNotExist}]}}, task: {check: {script: "! grep -q '^PermitRootLogin yes' /etc/ssh/sshd_config"}}}
 END`},
 	{"docs/cli.md", "kubectl everynode logs", "fail max-map-count node-2"},
 	{"docs/cli.md", "kubectl everynode budgets", "kubectl everynode freeze tonight --for 1h --reason INC-43"},

@@ -99,7 +99,7 @@ func (e *plantingEditor) plant(ctx context.Context) {
 		case <-tick.C:
 		}
 		job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: e.f.Namespace, Name: fmt.Sprintf("planted-%d", n)}}
-		job.Spec.Task.Script = planted
+		job.Spec.Nodes, job.Spec.Task.Script = allNodes(), planted
 		if n%10 == 0 {
 			e.wrote(e.client.Create(ctx, job))
 		}

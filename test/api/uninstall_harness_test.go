@@ -117,6 +117,7 @@ func (f *removable) putEverythingToUse() {
 		{ObjectMeta: metav1.ObjectMeta{Name: "keeps"}, Spec: v1alpha1.NodeJobSpec{DeletionPolicy: v1alpha1.DeletionRetain}},
 		{ObjectMeta: metav1.ObjectMeta{Name: "forgets"}, Spec: v1alpha1.NodeJobSpec{Gate: &v1alpha1.GateSpec{Key: "example.com/setup"}}},
 	} {
+		job.Spec.Nodes = allNodes()
 		job.Namespace, job.Finalizers, job.Spec.Task.Script = "default", []string{v1alpha1.NodeJobFinalizer}, "true"
 		f.create(job)
 	}

@@ -12,6 +12,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
@@ -44,6 +45,7 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"an interpreter for a command":                  {spec: `task: {command: [uname], interpreter: [sh]}`, wantMessage: "name the interpreter first in the command"},
 		"no node names":                                 {spec: `{task: {script: "true"}, nodes: {names: []}}`, wantMessage: "nodes.names"},
 		"an empty node name":                            {spec: `{task: {script: "true"}, nodes: {names: [""]}}`, wantMessage: "nodes.names[0]"},
+		"nodes with only tolerations":                   {spec: withTask(`nodes: {tolerations: [{operator: Exists}]}`), wantMessage: "nodes has no selector and no names"},
 		"a gate for named nodes":                        {spec: `{task: {script: "true"}, nodes: {names: [a]}, gate: {}}`, wantMessage: "use nodes.selector with a gate"},
 		"a starting deadline of zero":                   {spec: `{task: {script: "true"}, startingDeadlineSeconds: 0}`, wantMessage: "greater than or equal to 1"},
 		"a negative time to live":                       {spec: `{task: {script: "true"}, ttlSecondsAfterFinished: -1}`, wantMessage: "greater than or equal to 0"},
@@ -335,7 +337,13 @@ func TestMisplacedFieldsAreRejected(t *testing.T) {
 	if err == nil {
 		t.Fatal("the API server accepted it")
 	}
-	wantText(t, err.Error(), "nodes is empty: write nodes.selector.matchLabels.KEY: VALUE, or omit nodes for all nodes")
+	const noNodes = "nodes has no selector and no names: write nodes.selector.matchLabels.KEY: VALUE, such as kubernetes.io/os: linux for all Linux nodes"
+	wantText(t, err.Error(), noNodes)
+	err = admin.Create(w.Ctx, fromYAML(t, "NodeJob", w.Namespace, "", `{task: {script: "true"}}`))
+	if err == nil {
+		t.Fatal("the API server accepted a NodeJob without nodes")
+	}
+	wantText(t, err.Error(), noNodes)
 }
 
 // createIgnoring creates a NodeJob as a client that ignores unknown fields.
@@ -408,7 +416,7 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		})
 	}
 
-	job := jobFromYAML(t, w.Namespace, "defaults", withTask(`gate: {}`))
+	job := jobFromYAML(t, w.Namespace, "defaults", withTask(`gate: {}, nodes: {selector: {matchLabels: {pool: db}}}`))
 	must(t, admin.Create(w.Ctx, job))
 	spec, _, _ := unstructured.NestedMap(job.Object, "spec")
 	got, err := yaml.Marshal(spec)
@@ -422,6 +430,10 @@ maintenance:
     minReadySeconds: 10
     policy: Never
     timeoutSeconds: 900
+nodes:
+  selector:
+    matchLabels:
+      pool: db
 onFailure:
   action: None
 rerun:
@@ -462,9 +474,16 @@ func list(item string, n int) string {
 	return strings.Join(items, ", ")
 }
 
+// jobFromYAML reads a NodeJob, which selects all nodes unless it says which.
 func jobFromYAML(t *testing.T, namespace, name, spec string) *unstructured.Unstructured {
 	t.Helper()
-	return fromYAML(t, "NodeJob", namespace, name, spec)
+	job := fromYAML(t, "NodeJob", namespace, name, spec)
+	if spec, ok := job.Object["spec"].(map[string]any); ok && spec["nodes"] == nil {
+		nodes, err := runtime.DefaultUnstructuredConverter.ToUnstructured(new(allNodes()))
+		must(t, err)
+		spec["nodes"] = nodes
+	}
+	return job
 }
 
 func guardFromYAML(t *testing.T, namespace, name, spec string) *unstructured.Unstructured {

@@ -5,6 +5,7 @@ package e2e_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
@@ -79,6 +80,9 @@ func (w *tenant) object(apiVersion, kind, name, content string) *unstructured.Un
 }
 
 func (w *tenant) nodeJob(name, spec string) *unstructured.Unstructured {
+	if !strings.Contains(spec, "nodes:") {
+		spec = "{" + ofNode2 + ", " + spec[1:]
+	}
 	return w.object(v1alpha1.GroupVersion.String(), "NodeJob", name, "spec: "+spec)
 }
 

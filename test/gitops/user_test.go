@@ -336,7 +336,7 @@ func (u *user) namespace() {
 
 // nodeJob is the manifest of a NodeJob in the namespace node-setup.
 func nodeJob(name, spec string) string {
-	return "apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: " + name + ", namespace: node-setup}\nspec: {" + spec + "}\n"
+	return "apiVersion: everynode.dev/v1alpha1\nkind: NodeJob\nmetadata: {name: " + name + ", namespace: node-setup}\nspec: {nodes: {selector: {matchLabels: {kubernetes.io/os: linux}}}, " + spec + "}\n"
 }
 
 // ranOnce checks that a script has run once on each node.

@@ -175,6 +175,7 @@ var states = []struct {
 	spec               string
 }{
 	{"is-done", "AllNodesDone", "node-2", "is-done", `
+  nodes: {selector: {matchLabels: {kubernetes.io/os: linux}}}
   rollout: {maxConcurrent: 100%, steps: [{name: all}]}
   task: {script: "echo ran >> /var/tmp/is-done"}`},
 	{"reboots", "InProgress", "node-2", "reboots-checks", `
@@ -187,9 +188,11 @@ var states = []struct {
     selector: {matchLabels: {kubernetes.io/hostname: node-1}}
   task: {script: "echo ran >> /var/tmp/runs; while ! [ -e /var/tmp/everynode-go ]; do sleep 0.2; done"}`},
 	{"soaks", "Soaking", "node-1", "soaks", `
+  nodes: {selector: {matchLabels: {kubernetes.io/os: linux}}}
   rollout: {steps: [{name: canary, selector: {matchLabels: {kubernetes.io/hostname: node-1}}, soakSeconds: 3600}, {name: all}]}
   task: {script: "echo ran >> /var/tmp/soaks"}`},
 	{"waits", "AwaitingPromotion", "node-1", "waits", `
+  nodes: {selector: {matchLabels: {kubernetes.io/os: linux}}}
   rollout: {promoteTo: canary, steps: [{name: canary, selector: {matchLabels: {kubernetes.io/hostname: node-1}}}, {name: all}]}
   task: {script: "echo ran >> /var/tmp/waits"}`},
 	{"has-failed", "MaxFailuresExceeded", "node-1", "has-failed", `

@@ -21,6 +21,8 @@ import (
 	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // Result is the output.
@@ -73,6 +75,9 @@ func Convert(objects []*unstructured.Unstructured, namespace string) (r Result) 
 	}
 	var documents []string
 	for _, d := range c.drafts {
+		if nodes := &d.job.Spec.Nodes; nodes.Selector == nil && nodes.Names == nil {
+			nodes.Selector = task.AllNodes(&d.job.Spec)
+		}
 		document, err := d.yaml()
 		if err != nil {
 			refuse(d.sources[0], err)

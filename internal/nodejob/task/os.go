@@ -5,6 +5,7 @@ package task
 
 import (
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 )
@@ -32,4 +33,12 @@ func FitsOS(os corev1.OSName, labels map[string]string) bool {
 	}
 	is, labelled := labels[corev1.LabelOSStable]
 	return !labelled || is == string(os)
+}
+
+// AllNodes returns the selector of all nodes on which the task can run.
+func AllNodes(spec *v1alpha1.NodeJobSpec) *metav1.LabelSelector {
+	if os := OS(spec); os != "" {
+		return &metav1.LabelSelector{MatchLabels: map[string]string{corev1.LabelOSStable: string(os)}}
+	}
+	return &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{Key: corev1.LabelOSStable, Operator: metav1.LabelSelectorOpExists}}}
 }

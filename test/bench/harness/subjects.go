@@ -133,6 +133,7 @@ func nodeJob(name, task, spec string) []byte {
 kind: NodeJob
 metadata: {name: %s, namespace: %s}
 spec:
+  nodes: {selector: {matchExpressions: [{key: example.com/none, operator: DoesNotExist}]}}
   task: %s
   %s
 `, name, subject.Namespace, task, spec)

@@ -11,10 +11,10 @@ import (
 //
 // NodeJobSpec defines the desired state of a NodeJob.
 type NodeJobSpecApplyConfiguration struct {
-	// nodes selects the nodes that run the task: those that match the selector and the names, and whose taints are tolerated. If
-	// unset, all nodes without an untolerated taint run it.
+	// nodes selects the nodes that run the task: those that match the selector and the names, and whose taints are tolerated. One of
+	// selector and names is required, so that a misspelled field never selects all nodes.
 	//
-	// Example: {selector: {matchLabels: {pool: db}}, tolerations: [{operator: Exists}]}
+	// Example: {selector: {matchLabels: {kubernetes.io/os: linux}}, tolerations: [{operator: Exists}]}
 	Nodes *NodesSpecApplyConfiguration `json:"nodes,omitempty"`
 	// task defines what runs on each node. A change of the task is a new revision, except for timeoutSeconds, resources and output.
 	//

@@ -10,9 +10,9 @@ import (
 // NodesSpecApplyConfiguration represents a declarative configuration of the NodesSpec type for use
 // with apply.
 //
-// NodesSpec selects the nodes that run the task. It must not be empty, because an empty object may be the result of a misspelled field.
+// NodesSpec selects the nodes that run the task, by selector or names.
 type NodesSpecApplyConfiguration struct {
-	// selector selects nodes by their labels. If unset, all nodes are selected. An empty selector is rejected, because it may be the
+	// selector selects nodes by their labels. If unset, the names decide. An empty selector is rejected, because it may be the
 	// result of a misspelled field.
 	//
 	// Example: {matchLabels: {pool: db}}
