@@ -46,22 +46,7 @@ var examples = map[string]func(t *testing.T) string{
 		c.Run(5 * time.Minute)
 		return serve(t, c).run("explain", "no-thp", "node-1", "-n", "node-setup")
 	},
-	"explain-altered-record": func(t *testing.T) string {
-		c := plantest.New(t, inSteps, fiveNodes...)
-		c.Create()
-		c.Run(time.Minute)
-		c.Nodes["node-1"].Annotations[c.Key()] = `{"revision":"e0d0714cbd","outcome":"Failed"}`
-		return serve(t, c).run("explain", "somaxconn", "node-1", "-n", "node-setup")
-	},
 	"plan": planned,
-	// The view of a command that runs, with more nodes than a simulation needs.
-	"run-progress": func(t *testing.T) string {
-		content, err := os.ReadFile("../ui/view/testdata/run-three-thousand-nodes.80.txt")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(content)
-	},
 }
 
 // stopped returns a rollout that has stopped, some time after its creation. The rollback fails with a code.
