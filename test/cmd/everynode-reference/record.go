@@ -40,24 +40,16 @@ func records(root, path string) error {
 			return err
 		}
 		ast.Inspect(parsed, func(n ast.Node) bool {
-			switch n := n.(type) {
-			case *ast.TypeSpec:
-				if s, is := n.Type.(*ast.StructType); is {
-					types[n.Name.Name] = s
-				}
-			case *ast.ValueSpec:
-				if filepath.Base(file) == "keys.go" && n.Doc != nil {
-					keys = append(keys, n)
-				}
+			if s, is := n.(*ast.TypeSpec); is {
+				types[s.Name.Name], _ = s.Type.(*ast.StructType)
+			} else if k, is := n.(*ast.ValueSpec); is && k.Doc != nil && filepath.Base(file) == "keys.go" {
+				keys = append(keys, k)
 			}
 			return true
 		})
 	}
 	page := bytes.NewBufferString(recordHead)
 	for _, name := range recordTypes {
-		if types[name] == nil {
-			return fmt.Errorf("package record has no type %s", name)
-		}
 		fmt.Fprintf(page, "## %s\n\n| Field | |\n|---|---|\n%s\n", name, rowsOf(types[name]))
 	}
 	fmt.Fprintf(page, "## Labels, annotations and finalizers\n\n| Key | |\n|---|---|\n%s", rowsOfKeys(keys))
