@@ -52,7 +52,7 @@ func documented(t *testing.T) map[string]metric {
 	found["everynode_budget_status_reason"]["reason"] = reasonsIn(
 		t,
 		"../docs/nodedisruptionbudget.md",
-		`(?m)^\| (`+"`[A-Za-z]+`"+`) \| `+"`(?:Ready|Reconciling|Stalled)`",
+		`(?m)^\| (`+"`[A-Za-z`, ]+`"+`) \| `+"`(?:Ready|Reconciling|Stalled)`",
 		12,
 	)
 	if len(found) < 20 {

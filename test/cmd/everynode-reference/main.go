@@ -2,11 +2,13 @@
 // SPDX-License-Identifier: Apache-2.0
 
 // Command everynode-reference writes the reference of the command line from the commands themselves: a page in Markdown, or man pages. It
-// also writes the page about records from the comments of the code, relative to the folder test.
+// also writes the pages about records, reasons and output for programs from the comments of the code, relative to the folder test.
 //
 //	everynode-reference markdown FILE
 //	everynode-reference man DIR
 //	everynode-reference records FILE
+//	everynode-reference reasons FILE
+//	everynode-reference outputs FILE
 package main
 
 import (
@@ -28,7 +30,7 @@ import (
 
 func main() {
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: everynode-reference markdown FILE | man DIR | records FILE")
+		fmt.Fprintln(os.Stderr, "usage: everynode-reference markdown FILE | man DIR | records FILE | reasons FILE | outputs FILE")
 		os.Exit(2)
 	}
 	root := cli.NewCommand(console.NewFactory(genericiooptions.NewTestIOStreamsDiscard()))
@@ -43,8 +45,12 @@ func main() {
 		}
 	case "records":
 		err = records("..", os.Args[2])
+	case "reasons":
+		err = reasons("..", os.Args[2])
+	case "outputs":
+		err = outputs("..", os.Args[2])
 	default:
-		err = fmt.Errorf("%q is not markdown, man or records", os.Args[1])
+		err = fmt.Errorf("%q is not markdown, man, records, reasons or outputs", os.Args[1])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "everynode-reference:", err)
