@@ -37,15 +37,6 @@ var examples = map[string]func(t *testing.T) string{
 	"explain-failed": func(t *testing.T) string {
 		return serve(t, stopped(t, 0, 10*time.Minute)).run("explain", "somaxconn", "node-1", "-n", "node-setup")
 	},
-	"explain-max-unavailable": func(t *testing.T) string {
-		c := plantest.New(t, withReboot, fiveNodes...)
-		for _, name := range []string{"node-2", "node-3"} {
-			c.Nodes[name].Spec.Unschedulable = true
-		}
-		c.Create()
-		c.Run(5 * time.Minute)
-		return serve(t, c).run("explain", "no-thp", "node-1", "-n", "node-setup")
-	},
 	"plan": planned,
 }
 
