@@ -169,14 +169,14 @@ func rowsOfKeys(keys []*ast.ValueSpec) string {
 	for _, k := range keys {
 		replaced = append(replaced, k.Names[0].Name, keyOf(k))
 	}
-	var rows string
+	var rows strings.Builder
 	for _, k := range keys {
 		if _, is := k.Values[0].(*ast.BinaryExpr); is {
 			name := k.Names[0].Name
-			rows += row(keyOf(k), name, strings.TrimPrefix(k.Doc.Text(), name+", "), replaced)
+			rows.WriteString(row(keyOf(k), name, strings.TrimPrefix(k.Doc.Text(), name+", "), replaced))
 		}
 	}
-	return rows
+	return rows.String()
 }
 
 // keyOf returns the key of a constant, such as Group + "/nodejob", or its value.
