@@ -18,7 +18,7 @@ import (
 	"go.yaml.in/yaml/v3"
 )
 
-var update = flag.Bool("update", false, "write the table of values into the documentation")
+var update = flag.Bool("update", false, "write the page of values into the documentation")
 
 // value is a value of values.yaml that users set.
 type value struct{ path, initial, comment string }
@@ -112,32 +112,28 @@ func TestEachValueIsInTheSchemaAndHasAComment(t *testing.T) {
 	}
 }
 
-// table is the table of values in docs/install.md.
-var table = regexp.MustCompile(`(?s)<!-- values of the chart -->\n\n(.*?\n)(?:\n|$)`)
+const valuesHead = "# Values of the Helm chart\n\n" +
+	"`go -C charts test -run TestThePageOfValues -update` writes this page from the comments of `charts/everynode/values.yaml`.\n\n" +
+	"| Value | Default | |\n|---|---|---|\n"
 
-// TestTheTableOfValues compares the documentation with values.yaml: go -C charts test -run TestTheTableOfValues -update
-func TestTheTableOfValues(t *testing.T) {
-	const page = "../docs/install.md"
-	want := "| Value | Default | |\n|---|---|---|\n"
+// TestThePageOfValues compares the page with values.yaml.
+func TestThePageOfValues(t *testing.T) {
+	const page = "../docs/reference/chart-values.md"
+	want := valuesHead
 	for _, v := range readValues(t) {
 		want += fmt.Sprintf("| `%s` | `%s` | %s |\n", v.path, v.initial, strings.ReplaceAll(v.comment, "|", `\|`))
+	}
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil {
+			t.Fatal(err)
+		}
+		return
 	}
 	content, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	place := table.FindSubmatchIndex(content)
-	if place == nil {
-		t.Fatalf("%s has no table of values", page)
-	}
-	if *update {
-		changed := string(content[:place[2]]) + want + string(content[place[3]:])
-		if err := os.WriteFile(page, []byte(changed), 0o644); err != nil {
-			t.Fatal(err)
-		}
-		return
-	}
-	if diff := cmp.Diff(want, string(content[place[2]:place[3]])); diff != "" {
+	if diff := cmp.Diff(want, string(content)); diff != "" {
 		t.Errorf("(-values.yaml +%s, which -update writes):\n%s", page, diff)
 	}
 }

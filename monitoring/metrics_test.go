@@ -14,34 +14,28 @@ import (
 	"github.com/prometheus/prometheus/promql/parser"
 )
 
-// metric is a metric of docs/metrics.md: its labels, and the values of those that have a fixed set.
+// metric is a metric of the pages about metrics: its labels, and the values of those that have a fixed set.
 type metric map[string][]string
 
 var (
-	section    = regexp.MustCompile("(?m)^### `(everynode_[a-z_]+)`\n\n([^#]*)")
-	ofRuntime  = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*)\\| (.*) \\|$")
-	labelsLine = regexp.MustCompile(`Labels: (.*?)\.(?: |\n|$)`)
-	label      = regexp.MustCompile("`([a-z_]+)`(?: \\(([^)]*)\\))?")
-	value      = regexp.MustCompile("`([A-Za-z_-]+)`")
-	suffix     = regexp.MustCompile(`_(bucket|sum|count)$`)
+	rowOfPage = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*)\\| (.*) \\|$")
+	label     = regexp.MustCompile("`([a-z_]+)`(?: \\(([^)]*)\\))?")
+	value     = regexp.MustCompile("`([A-Za-z_-]+)`")
+	suffix    = regexp.MustCompile(`_(bucket|sum|count)$`)
 )
 
-// documented returns the metrics of docs/metrics.md. internal/docs compares the page with what the manager registers.
+// documented returns the metrics of the pages. internal/docs compares them with what the manager registers.
 func documented(t *testing.T) map[string]metric {
 	t.Helper()
-	content, err := os.ReadFile("../docs/metrics.md")
-	if err != nil {
-		t.Fatal(err)
-	}
 	found := map[string]metric{}
-	for _, s := range section.FindAllStringSubmatch(string(content), -1) {
-		text := strings.ReplaceAll(s[2], "\n", " ")
-		line := append(labelsLine.FindStringSubmatch(text), "", "")[1]
-		found[s[1]] = labelsIn(line, strings.HasPrefix(text, "Histogram"))
-	}
-	_, runtime, _ := strings.Cut(string(content), "\n## Metrics of controller-runtime\n")
-	for _, row := range ofRuntime.FindAllStringSubmatch(runtime, -1) {
-		found[row[1]] = labelsIn(row[2], strings.HasPrefix(row[3], "histogram"))
+	for _, page := range []string{"../docs/reference/metrics.md", "../docs/metrics.md"} {
+		content, err := os.ReadFile(page)
+		if err != nil {
+			t.Fatal(err)
+		}
+		for _, row := range rowOfPage.FindAllStringSubmatch(string(content), -1) {
+			found[row[1]] = labelsIn(row[2], strings.HasPrefix(strings.ToLower(row[3]), "histogram"))
+		}
 	}
 	found["everynode_nodejob_status_reason"]["reason"] = reasonsIn(
 		t,
@@ -52,7 +46,7 @@ func documented(t *testing.T) map[string]metric {
 	found["everynode_budget_status_reason"]["reason"] = reasonsIn(
 		t,
 		"../docs/nodedisruptionbudget.md",
-		`(?m)^\| (`+"`[A-Za-z]+`"+`) \| `+"`(?:Ready|Reconciling|Stalled)`",
+		`(?m)^\| (`+"`[A-Za-z`, ]+`"+`) \| `+"`(?:Ready|Reconciling|Stalled)`",
 		12,
 	)
 	if len(found) < 20 {

@@ -47,7 +47,7 @@ const (
 	ReasonHeldByOtherGuard = "HeldByOtherGuard"
 	// ReasonCheckRunning means that release.check runs, or is about to.
 	ReasonCheckRunning = "CheckRunning"
-	// ReasonCheckFailed means that release.check failed.
+	// ReasonCheckFailed means that release.check failed, or task.check after the task.
 	ReasonCheckFailed = "CheckFailed"
 	// ReasonCheckNotStarting means that the pod of release.check cannot be created.
 	ReasonCheckNotStarting = "CheckNotStarting"

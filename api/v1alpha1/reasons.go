@@ -31,11 +31,13 @@ const (
 	ReasonInProgress = "InProgress"
 	// ReasonNoMatchingNodes means that no node matches; the task runs as soon as one does.
 	ReasonNoMatchingNodes = "NoMatchingNodes"
-	// ReasonSuspended means that spec.suspend prevents new attempts from starting.
+	// ReasonSuspended means that spec.suspend, or spec.startingDeadlineSeconds that have passed, prevents new attempts from starting.
 	ReasonSuspended = "Suspended"
-	// ReasonNodesFailed means that on some nodes every attempt failed.
+	// ReasonNodesFailed means that on some nodes every attempt failed, not on more than rollout.maxFailures, and no other node continues
+	// without help.
 	ReasonNodesFailed = "NodesFailed"
-	// ReasonMaxFailuresExceeded means that more nodes failed than rollout.maxFailures; nothing new starts.
+	// ReasonMaxFailuresExceeded means that more nodes failed than rollout.maxFailures; nothing new starts. It is shown immediately, also
+	// while attempts and rollbacks still run.
 	ReasonMaxFailuresExceeded = "MaxFailuresExceeded"
 	// ReasonAwaitingPromotion means that rollout.promoteTo is reached, and there are later steps.
 	ReasonAwaitingPromotion = "AwaitingPromotion"
@@ -47,7 +49,7 @@ const (
 	ReasonRollingBack = "RollingBack"
 	// ReasonRollbackPending means that the rollback waits for a slot, or for the node.
 	ReasonRollbackPending = "RollbackPending"
-	// ReasonRolledBack means that the task failed and the rollback succeeded.
+	// ReasonRolledBack means that the rollback has succeeded.
 	ReasonRolledBack = "RolledBack"
 	// ReasonRollbackFailed means that every attempt of the rollback failed as well.
 	ReasonRollbackFailed = "RollbackFailed"
@@ -63,7 +65,8 @@ const (
 	ReasonConfigMapNotFound = "ConfigMapNotFound"
 	// ReasonConfigMapNotLabeled means that a ConfigMap does not have the label that lets NodeJobs run its scripts and files.
 	ReasonConfigMapNotLabeled = "ConfigMapNotLabeled"
-	// ReasonInvalidScript means that a script is empty or too long, an interpreter would misread it, or task.env is too large.
+	// ReasonInvalidScript means that a script or command is empty, too long or has a zero byte, that a script has Windows line endings or a
+	// byte order mark, or that a value in task.env is too large.
 	ReasonInvalidScript = "InvalidScript"
 	// ReasonPodForbidden means that the API server forbids the task's pod (Pod Security, quota, a policy).
 	ReasonPodForbidden = "PodForbidden"
@@ -73,9 +76,10 @@ const (
 	ReasonPodInvalid = "PodInvalid"
 	// ReasonPodNotCreated means that the API server cannot create the task's pod, for example because a webhook does not respond.
 	ReasonPodNotCreated = "PodNotCreated"
-	// ReasonImageVolumesNotSupported means that task.files names an image, and the API server does not support image volumes.
+	// ReasonImageVolumesNotSupported means that task.files or a volume of task.template names an image, and the API server does not support
+	// image volumes.
 	ReasonImageVolumesNotSupported = "ImageVolumesNotSupported"
-	// ReasonPodNotStarting means that a pod waits for its image or another thing that it cannot start without.
+	// ReasonPodNotStarting means that a pod waits for its image or its configuration, or has not started for 30 seconds.
 	ReasonPodNotStarting = "PodNotStarting"
 
 	// ReasonDone means that the node is done.
@@ -99,7 +103,7 @@ const (
 	ReasonRerunDelayed = "RerunDelayed"
 	// ReasonNotReported means that the node has not reported a Ready condition yet.
 	ReasonNotReported = "NotReported"
-	// ReasonNodeUnreachable means that the node's Ready condition is Unknown.
+	// ReasonNodeUnreachable means that the node's Ready condition is Unknown. In a record, the node did not recover before the time limit.
 	ReasonNodeUnreachable = "NodeUnreachable"
 	// ReasonNodeFieldNotFound means that task.env takes a value from the Node that the Node does not have.
 	ReasonNodeFieldNotFound = "NodeFieldNotFound"
@@ -121,7 +125,9 @@ const (
 	ReasonUnsupportedOS = "UnsupportedOS"
 	// ReasonWaitingForDependency means that a NodeJob of spec.dependsOn is not done on the node yet.
 	ReasonWaitingForDependency = "WaitingForDependency"
-	// ReasonMaxUnavailableReached means that maintenance.maxUnavailable nodes are already unavailable.
+	// ReasonMaxUnavailableReached means that as many nodes are already unavailable as maintenance.maxUnavailable of a NodeJob, or a limit of
+	// a NodeGuard or NodeDisruptionBudget, allows. A NodeJob is Stalled with it if nodes that are still cordoned after an earlier failure
+	// use up this limit.
 	ReasonMaxUnavailableReached = "MaxUnavailableReached"
 	// ReasonManagerNodeLast means that the manager itself runs on the node, which is therefore the last.
 	ReasonManagerNodeLast = "ManagerNodeLast"
@@ -129,7 +135,7 @@ const (
 	ReasonNodeInUse = "NodeInUse"
 	// ReasonPreparing means that the node is cordoned or drained before the task.
 	ReasonPreparing = "Preparing"
-	// ReasonDrainBlocked means that the node is drained before the task, and a pod cannot be evicted.
+	// ReasonDrainBlocked means that the node is drained, and a pod cannot be evicted. The event names a pod and its PodDisruptionBudget.
 	ReasonDrainBlocked = "DrainBlocked"
 	// ReasonRebooting means that the task has succeeded, and the node is being rebooted.
 	ReasonRebooting = "Rebooting"
@@ -147,11 +153,12 @@ const (
 	ReasonImagesNotPulled = "ImagesNotPulled"
 	// ReasonAlreadyDone means that spec.task.check answered yes before the task, so the node is done without it.
 	ReasonAlreadyDone = "AlreadyDone"
-	// ReasonCheckError means that spec.task.check or spec.expires.check itself failed. It is repeated, and does not count as a failure.
+	// ReasonCheckError means that spec.task.check or spec.expires.check itself failed. It is repeated, and does not count as a failure. On a
+	// node that is done, the event is sent once until the check answers.
 	ReasonCheckError = "CheckError"
 	// ReasonNonCompliant means that spec.task.check of an audit answered no: on a node, or on at least one when all have answered.
 	ReasonNonCompliant = "NonCompliant"
-	// ReasonDrifted means that spec.task.check answered no on a node that was as it should be.
+	// ReasonDrifted means that spec.task.check answered no on a node that was done or compliant.
 	ReasonDrifted = "Drifted"
 	// ReasonDriftEnded means that spec.task.check answered yes on a node that had drifted, without another run of the task.
 	ReasonDriftEnded = "DriftEnded"
@@ -165,7 +172,7 @@ const (
 	// ReasonRevertFailed means that the node was not confirmed in time, and the rollback that it ran by itself failed.
 	ReasonRevertFailed = "RevertFailed"
 
-	// ReasonRebootFailed means that the node could not be rebooted.
+	// ReasonRebootFailed means that the node was told to reboot, and did not go down.
 	ReasonRebootFailed = "RebootFailed"
 	// ReasonRebootTimedOut means that the node was not back in a new boot, and Ready, in time.
 	ReasonRebootTimedOut = "RebootTimedOut"
@@ -217,21 +224,23 @@ const (
 	// ReasonNotReadyNodeDeleted means that the node was deleted, or became another machine, while it was not Ready, after the task had run
 	// there.
 	ReasonNotReadyNodeDeleted = "NotReadyNodeDeleted"
-	// ReasonCordoned means that the node was cordoned since it has failed.
+	// ReasonCordoned means that the node was cordoned because it has failed.
 	ReasonCordoned = "Cordoned"
 	// ReasonUncordoned means that the node was uncordoned, because the cordon is no longer needed.
 	ReasonUncordoned = "Uncordoned"
-	// ReasonDraining means that the pods of the node are being evicted.
+	// ReasonDraining means that the pods of the node are being evicted. If the node is cordoned in the same write, there is no Cordoned.
 	ReasonDraining = "Draining"
 	// ReasonDrained means that all pods that the drain evicts have ended.
 	ReasonDrained = "Drained"
-	// ReasonDrainCancelled means that the drain of the node was cancelled, because the node was uncordoned or onFailure.action has changed.
+	// ReasonDrainCancelled means that the drain of the node was cancelled, because onFailure.action has changed. If a user has uncordoned
+	// the node, the event is Uncordoned.
 	ReasonDrainCancelled = "DrainCancelled"
-	// ReasonDrainTimedOut means that not all pods were evicted in time.
+	// ReasonDrainTimedOut means that not all pods were evicted in time. The event names the pods that blocked the drain.
 	ReasonDrainTimedOut = "DrainTimedOut"
 	// ReasonNamespaceTerminating means that the namespace is being deleted, and no pod can be made in it.
 	ReasonNamespaceTerminating = "NamespaceTerminating"
-	// ReasonNamespaceFull means that nothing of a NodeJob starts, because the specs of the NodeJobs of its namespace are too large together.
+	// ReasonNamespaceFull means that nothing of a NodeJob starts, because the specs of the NodeJobs of its namespace have more than 4 MiB
+	// together.
 	ReasonNamespaceFull = "NamespaceFull"
 	// ReasonTooManyNodeGuards means that a NodeGuard is not served, because its namespace has older ones and a maximum.
 	ReasonTooManyNodeGuards = "TooManyNodeGuards"
@@ -248,20 +257,20 @@ const (
 	// ReasonInstallationTerminating means that Everynode is being uninstalled.
 	ReasonInstallationTerminating = "InstallationTerminating"
 
-	// ReasonAttemptFailed means that an attempt failed; its record says why.
+	// ReasonAttemptFailed means that an attempt of the task or of the rollback failed and is retried; its record says why.
 	ReasonAttemptFailed = "AttemptFailed"
-	// ReasonDeadlineExceeded means that the attempt took longer than task.timeoutSeconds.
+	// ReasonDeadlineExceeded means that the attempt took longer than task.timeoutSeconds, or that its pod never started.
 	ReasonDeadlineExceeded = "DeadlineExceeded"
 	// ReasonEvicted means that another client has evicted the pod of the attempt with the Eviction API; it does not count.
 	ReasonEvicted = "Evicted"
-	// ReasonDisrupted means that the attempt was ended by something else than itself; it does not count. As the
-	// reason of Stalled: all that is left to do was disrupted many times in a row.
+	// ReasonDisrupted means that the attempt ended for an external reason; it does not count, and the message says which. A NodeJob is
+	// Stalled with it if all nodes that are left were disrupted 5 times in a row or more; the attempts continue.
 	ReasonDisrupted = "Disrupted"
-	// ReasonRetriesExhausted means that retry.limit is reached; the node has failed.
+	// ReasonRetriesExhausted means that an attempt failed and is not retried, because retry.limit is reached; the node has failed.
 	ReasonRetriesExhausted = "RetriesExhausted"
-	// ReasonWriteFailed means that a write to the API server failed, and is retried.
+	// ReasonWriteFailed means that a write to the API server failed, for example because a webhook denied it, and is retried.
 	ReasonWriteFailed = "WriteFailed"
-	// ReasonRevisionStarted means that a new revision begins to roll out.
+	// ReasonRevisionStarted means that a new revision begins to roll out. The event says who has last changed the spec, if that is known.
 	ReasonRevisionStarted = "RevisionStarted"
 	// ReasonStepStarted means that a step of the rollout begins, since the one before has passed.
 	ReasonStepStarted = "StepStarted"

@@ -37,31 +37,7 @@ var examples = map[string]func(t *testing.T) string{
 	"explain-failed": func(t *testing.T) string {
 		return serve(t, stopped(t, 0, 10*time.Minute)).run("explain", "somaxconn", "node-1", "-n", "node-setup")
 	},
-	"explain-max-unavailable": func(t *testing.T) string {
-		c := plantest.New(t, withReboot, fiveNodes...)
-		for _, name := range []string{"node-2", "node-3"} {
-			c.Nodes[name].Spec.Unschedulable = true
-		}
-		c.Create()
-		c.Run(5 * time.Minute)
-		return serve(t, c).run("explain", "no-thp", "node-1", "-n", "node-setup")
-	},
-	"explain-altered-record": func(t *testing.T) string {
-		c := plantest.New(t, inSteps, fiveNodes...)
-		c.Create()
-		c.Run(time.Minute)
-		c.Nodes["node-1"].Annotations[c.Key()] = `{"revision":"e0d0714cbd","outcome":"Failed"}`
-		return serve(t, c).run("explain", "somaxconn", "node-1", "-n", "node-setup")
-	},
 	"plan": planned,
-	// The view of a command that runs, with more nodes than a simulation needs.
-	"run-progress": func(t *testing.T) string {
-		content, err := os.ReadFile("../ui/view/testdata/run-three-thousand-nodes.80.txt")
-		if err != nil {
-			t.Fatal(err)
-		}
-		return string(content)
-	},
 }
 
 // stopped returns a rollout that has stopped, some time after its creation. The rollback fails with a code.

@@ -4,9 +4,12 @@
 package docs
 
 import (
+	"fmt"
+	"maps"
 	"os"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"testing"
 
@@ -20,14 +23,27 @@ import (
 	"github.com/everynode/everynode/internal/manager/notify"
 )
 
-// described are the labels of the metrics that are registered, by name.
+// described are the labels of the metrics that are registered, and their rows of the page, by name.
 type described struct {
 	prometheus.Registerer
 	labels map[string][]string
+	rows   map[string]string
 }
 
 // description is what a prometheus.Desc prints. It has no other access to its fields.
-var description = regexp.MustCompile(`fqName: "([^"]*)".*variableLabels: \{([^}]*)\}`)
+var description = regexp.MustCompile(`fqName: "([^"]*)", help: ("(?:[^"\\]|\\.)*").*variableLabels: \{([^}]*)\}`)
+
+// fixed are the values of labels that have a fixed set of them.
+var fixed = map[string]string{
+	"everynode_nodejob_nodes state":            "done, running, waiting, failed, rolled_back, rollback_failed, non_compliant, check_error, expired",
+	"everynode_attempts_total phase":           "task, rollback, check-before, check-drift, check-expires",
+	"everynode_attempts_total outcome":         "Succeeded, Failed, Disrupted, Needed, Expired",
+	"everynode_archived_outputs_total outcome": "Stored, Failed",
+	"everynode_guard_nodes state":              "guarded, held, released, unavailable",
+	"everynode_guard_held_seconds reason":      "ConditionMet, DeadlineReached, BreakGlass",
+	"everynode_notifications_total outcome":    "Delivered, Rejected, Expired, Overflowed",
+	"everynode_budget_nodes state":             "selected, joining, unavailable, waiting, exceeding",
+}
 
 // MustRegister implements prometheus.Registerer.
 func (d described) MustRegister(collectors ...prometheus.Collector) {
@@ -39,44 +55,66 @@ func (d described) MustRegister(collectors ...prometheus.Collector) {
 		}()
 		for desc := range descs {
 			found := description.FindStringSubmatch(desc.String())
-			d.labels[found[1]] = strings.FieldsFunc(found[2], func(r rune) bool { return r == ',' })
+			name, labels := found[1], strings.FieldsFunc(found[3], func(r rune) bool { return r == ',' })
+			d.labels[name] = labels
+			d.rows[name] = row(name, labels, found[2], strings.Contains(fmt.Sprintf("%T", c), "Histogram"))
 		}
 	}
 }
 
+func row(name string, labels []string, help string, histogram bool) string {
+	kind := "Gauge"
+	if histogram {
+		kind = "Histogram"
+	} else if strings.HasSuffix(name, "_total") {
+		kind = "Counter"
+	}
+	shown := make([]string, 0, len(labels))
+	for _, label := range labels {
+		text := "`" + label + "`"
+		if values := fixed[name+" "+label]; values != "" {
+			text += " (`" + strings.ReplaceAll(values, ", ", "`, `") + "`)"
+		}
+		shown = append(shown, text)
+	}
+	text, _ := strconv.Unquote(help)
+	return "| `" + name + "` | " + strings.Join(shown, ", ") + " | " + kind + ". " + text + " |\n"
+}
+
 var (
-	metricSection = regexp.MustCompile("(?ms)^### `(everynode_[a-z_]+)`\n(.*?)^##")
-	labelsOfOne   = regexp.MustCompile(`Labels: (.*?)\.(?: |\n|$)`)
-	values        = regexp.MustCompile(`\([^)]*\)`)
-	quoted        = regexp.MustCompile("`([a-z_]+)`")
+	values = regexp.MustCompile(`\([^)]*\)`)
+	quoted = regexp.MustCompile("`([a-z_]+)`")
 )
 
-// TestThePageOfMetricsHasAllMetricsAndLabels compares the names and labels of the manager's metrics with docs/metrics.md. The tests of
-// alerts and dashboards compare these with the page.
-func TestThePageOfMetricsHasAllMetricsAndLabels(t *testing.T) {
-	want := described{labels: map[string][]string{}}
-	controller.NewMetrics(want)
-	guardcontroller.NewMetrics(want)
-	budgetcontroller.NewMetrics(want)
-	notify.New(notify.Config{URL: "http://endpoint.test"}, want)
+const metricsHead = "# Metrics of Everynode\n\n" +
+	"`make generate` writes this page from the metrics that the manager registers. [metrics.md](../metrics.md) says how to read them.\n\n" +
+	"| Metric | Labels | Meaning |\n|---|---|---|\n"
 
-	content, err := os.ReadFile("../../docs/metrics.md")
+// TestThePageOfMetrics compares docs/reference/metrics.md with the manager's metrics. The tests of alerts and dashboards compare these with
+// the page.
+func TestThePageOfMetrics(t *testing.T) {
+	registered := described{labels: map[string][]string{}, rows: map[string]string{}}
+	controller.NewMetrics(registered)
+	guardcontroller.NewMetrics(registered)
+	budgetcontroller.NewMetrics(registered)
+	notify.New(notify.Config{URL: "http://endpoint.test"}, registered)
+
+	want := metricsHead
+	for _, name := range slices.Sorted(maps.Keys(registered.rows)) {
+		want += registered.rows[name]
+	}
+	const page = "../../docs/reference/metrics.md"
+	if *update {
+		if err := os.WriteFile(page, []byte(want), 0o644); err != nil { //nolint:gosec // others may read pages
+			t.Fatal(err)
+		}
+	}
+	got, err := os.ReadFile(page)
 	if err != nil {
 		t.Fatal(err)
 	}
-	got := map[string][]string{}
-	// A section ends where the next one begins.
-	for _, section := range metricSection.FindAllStringSubmatch(strings.ReplaceAll(string(content), "\n##", "\n##\n##"), -1) {
-		var labels []string
-		if line := labelsOfOne.FindStringSubmatch(strings.ReplaceAll(section[2], "\n", " ")); line != nil {
-			for _, label := range quoted.FindAllStringSubmatch(values.ReplaceAllString(line[1], ""), -1) {
-				labels = append(labels, label[1])
-			}
-		}
-		got[section[1]] = labels
-	}
-	if diff := cmp.Diff(want.labels, got, sorted); diff != "" {
-		t.Errorf("labels by metric (-registered +docs/metrics.md):\n%s", diff)
+	if diff := cmp.Diff(want, string(got)); diff != "" {
+		t.Errorf("make generate writes another page (-want +got):\n%s", diff)
 	}
 }
 
@@ -91,7 +129,7 @@ var metricRow = regexp.MustCompile("(?m)^\\| `([a-z_]+)` \\| ([^|]*)\\|")
 // TestThePageOfMetricsHasMetricsOfControllerRuntime compares those that the page has, which are not all, with the registry of the
 // manager.
 func TestThePageOfMetricsHasMetricsOfControllerRuntime(t *testing.T) {
-	registered := described{labels: map[string][]string{}}
+	registered := described{labels: map[string][]string{}, rows: map[string]string{}}
 	registered.MustRegister(metrics.Registry.(*prometheus.Registry))
 
 	content, err := os.ReadFile("../../docs/metrics.md")

@@ -23,14 +23,18 @@ type result struct {
 
 // nodeOutcome is how the run ended on a node.
 type nodeOutcome struct {
+	// Node is its name.
 	Node string `json:"node"`
 	// Outcome is Succeeded, Failed, Unreachable, Deleted or NotRun; or Running or Waiting for a run that continues.
-	Outcome  string `json:"outcome"`
+	Outcome string `json:"outcome"`
+	// ExitCode is absent if the command never ended by itself.
 	ExitCode *int32 `json:"exitCode,omitempty"`
-	Reason   string `json:"reason,omitempty"`
-	Message  string `json:"message,omitempty"`
+	// Reason and Message say why it did not succeed: the reason on record, and the last line.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
 	// Attempts that count: disrupted ones are not included.
-	Attempts   int32      `json:"attempts,omitempty"`
+	Attempts int32 `json:"attempts,omitempty"`
+	// StartedAt and FinishedAt are those of the last attempt, by the clock of the node.
 	StartedAt  *time.Time `json:"startedAt,omitempty"`
 	FinishedAt *time.Time `json:"finishedAt,omitempty"`
 	// DurationSeconds of the last attempt, in whole seconds.
@@ -39,6 +43,7 @@ type nodeOutcome struct {
 
 type nodeResult struct {
 	nodeOutcome
+	// Output is standard output and standard error, in the order of arrival.
 	Output string `json:"output"`
 	// Truncated reports whether output is missing.
 	Truncated bool `json:"truncated,omitempty"`

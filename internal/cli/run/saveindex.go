@@ -28,6 +28,7 @@ const (
 
 // savedRun is the index of a saved run.
 type savedRun struct {
+	// Namespace and NodeJob name the NodeJob of the run.
 	Namespace string `json:"namespace"`
 	NodeJob   string `json:"nodeJob"`
 	// Command, or Script and its hash, is what ran.
@@ -35,18 +36,22 @@ type savedRun struct {
 	Script       string   `json:"script,omitempty"`
 	ScriptSHA256 string   `json:"scriptSHA256,omitempty"`
 	// Selection is how the nodes were selected, as on the command line.
-	Selection string    `json:"selection"`
+	Selection string `json:"selection"`
+	// StartedAt is when the command started.
 	StartedAt time.Time `json:"startedAt"`
 	// FinishedAt is when the command ended; absent while it runs.
-	FinishedAt *time.Time  `json:"finishedAt,omitempty"`
-	Succeeded  bool        `json:"succeeded"`
-	Nodes      []savedNode `json:"nodes"`
+	FinishedAt *time.Time `json:"finishedAt,omitempty"`
+	// Succeeded reports whether the command succeeded on every node.
+	Succeeded bool `json:"succeeded"`
+	// Nodes has an entry for each node.
+	Nodes []savedNode `json:"nodes"`
 }
 
 // savedNode is the entry of a node.
 type savedNode struct {
 	nodeOutcome
-	// File has the output; absent if nothing has run on the node.
+	// File has the output; absent if nothing has run on the node. A name that is too long for a file, or is not a valid name of a Node, is
+	// replaced by _ and a hash.
 	File string `json:"file,omitempty"`
 	// Truncated reports whether output is missing in the file. OutputNote states what may be missing.
 	Truncated  bool   `json:"truncated"`

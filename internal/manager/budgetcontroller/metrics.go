@@ -12,7 +12,7 @@ import (
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 )
 
-// Metrics are the metrics of NodeDisruptionBudgets. No label contains the name of a node. docs/metrics.md explains each metric.
+// Metrics are the metrics of NodeDisruptionBudgets. No label contains the name of a node. docs/reference/metrics.md explains each metric.
 type Metrics struct {
 	nodes   *prometheus.GaugeVec
 	allowed *prometheus.GaugeVec
@@ -32,7 +32,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		reasons: map[string]string{},
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_budget_nodes",
-			Help: "Nodes that a NodeDisruptionBudget selects, by state: selected, joining, unavailable, waiting and exceeding.",
+			Help: "Nodes that a NodeDisruptionBudget selects, by state: selected, and of these joining, unavailable and waiting. exceeding is how many more are unavailable than the limits allow.",
 		}, []string{"nodedisruptionbudget", "state"}),
 		allowed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_budget_disruptions_allowed",
@@ -48,7 +48,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"nodedisruptionbudget"}),
 		bypassed: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "everynode_budget_bypassed_total",
-			Help: "Nodes whose seat was deleted instead of evicted while a NodeDisruptionBudget was closed.",
+			Help: "Nodes whose seat was deleted instead of evicted while a NodeDisruptionBudget was closed, and a manager ran.",
 		}, []string{"nodedisruptionbudget"}),
 		writes: loop.NewWrites("everynode_budget_api_writes_total",
 			"Write requests to the API server for NodeDisruptionBudgets, events aside, by verb and resource."),

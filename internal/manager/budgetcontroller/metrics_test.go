@@ -43,13 +43,13 @@ func TestMetricsFollowTheBudgets(t *testing.T) {
 		&budget.Plan{Statuses: []v1alpha1.NodeDisruptionBudgetStatus{status("MaxUnavailableReached", 1)}},
 	)
 	want := `
-# HELP everynode_budget_bypassed_total Nodes whose seat was deleted instead of evicted while a NodeDisruptionBudget was closed.
+# HELP everynode_budget_bypassed_total Nodes whose seat was deleted instead of evicted while a NodeDisruptionBudget was closed, and a manager ran.
 # TYPE everynode_budget_bypassed_total counter
 everynode_budget_bypassed_total{nodedisruptionbudget="a"} 0
 # HELP everynode_budget_disruptions_allowed Disruptions that may begin now, as far as a NodeDisruptionBudget is concerned.
 # TYPE everynode_budget_disruptions_allowed gauge
 everynode_budget_disruptions_allowed{nodedisruptionbudget="a"} 2
-# HELP everynode_budget_nodes Nodes that a NodeDisruptionBudget selects, by state: selected, joining, unavailable, waiting and exceeding.
+# HELP everynode_budget_nodes Nodes that a NodeDisruptionBudget selects, by state: selected, and of these joining, unavailable and waiting. exceeding is how many more are unavailable than the limits allow.
 # TYPE everynode_budget_nodes gauge
 everynode_budget_nodes{nodedisruptionbudget="a",state="exceeding"} 1
 everynode_budget_nodes{nodedisruptionbudget="a",state="joining"} 0

@@ -33,7 +33,7 @@ const (
 )
 
 // Metrics are the metrics of the manager. No label contains the name of a node, so the number of series is limited by
-// the number of NodeJobs, regardless of the size of the cluster. docs/metrics.md explains each metric.
+// the number of NodeJobs, regardless of the size of the cluster. docs/reference/metrics.md explains each metric.
 type Metrics struct {
 	nodeCount   *prometheus.GaugeVec
 	stopped     *prometheus.GaugeVec
@@ -72,21 +72,21 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, append(job, "reason")),
 		gate: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_gate_oldest_closed_timestamp_seconds",
-			Help: "Time since which the gate that was closed first has been closed, in seconds since 1970; 0 if no gate is closed.",
+			Help: "Time since which the gate that was closed first has been closed, in seconds since 1970; 0 if no gate is closed. For a taint that the admission policy or the kubelet has set, it is the creation of the node.",
 		}, job),
 		run: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "everynode_attempt_duration_seconds",
-			Help:    "Time from the start to the end of the attempt that succeeded, by the node's clock.",
+			Help:    "Time from the start to the end of the attempt that succeeded, by the node's clock. A reboot is included; image pulls, waits, rollbacks and a drain before the task are not.",
 			Buckets: prometheus.ExponentialBuckets(0.5, 2, 12),
 		}, job),
 		readyToDone: prometheus.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "everynode_node_ready_to_done_seconds",
-			Help:    "Time from a joining node's Ready to the record of its first success, 0 where that came first.",
+			Help:    "Time from a joining node's Ready to the record of its first success, 0 where that came first. Only nodes that are younger than the NodeJob count.",
 			Buckets: prometheus.ExponentialBuckets(0.5, 2, 12),
 		}, job),
 		attempts: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "everynode_attempts_total",
-			Help: "Attempts that are on record, by phase, task or rollback, and outcome: Succeeded, Failed, Disrupted.",
+			Help: "Attempts that are on record, by phase and outcome. A run with a reboot is one attempt. Of a check, yes is Succeeded, no is Needed, and an error is Disrupted; that a task is no longer needed is Expired.",
 		}, []string{"phase", "outcome"}),
 		archives: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "everynode_archived_outputs_total",
@@ -94,7 +94,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		}, []string{"outcome"}),
 		releases: prometheus.NewGauge(prometheus.GaugeOpts{
 			Name: "everynode_pending_pod_releases",
-			Help: "Pods whose outcome is on record, and that the manager deletes or retains in the background.",
+			Help: "Pods whose outcome is on record, and that the manager deletes or retains in the background. If it stays above 0 for minutes, deletions of pods fail.",
 		}),
 		notServed: loop.NewNotServed("everynode_nodejobs_not_served",
 			"NodeJobs for which nothing is done, because their namespaces are not allowed. At most 100 of them have a status that says so."),

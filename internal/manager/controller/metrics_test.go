@@ -130,7 +130,7 @@ func TestMetricsOfNodesAndWrites(t *testing.T) {
 # HELP everynode_api_writes_total Write requests to the API server, events and leases aside, by verb and resource.
 # TYPE everynode_api_writes_total counter
 everynode_api_writes_total{resource="pods",verb="create"} 1
-# HELP everynode_attempts_total Attempts that are on record, by phase, task or rollback, and outcome: Succeeded, Failed, Disrupted.
+# HELP everynode_attempts_total Attempts that are on record, by phase and outcome. A run with a reboot is one attempt. Of a check, yes is Succeeded, no is Needed, and an error is Disrupted; that a task is no longer needed is Expired.
 # TYPE everynode_attempts_total counter
 everynode_attempts_total{outcome="Failed",phase="rollback"} 1
 everynode_attempts_total{outcome="Succeeded",phase="task"} 5
@@ -181,7 +181,7 @@ func TestMetricsOfReasonAndGateFollowTheStatus(t *testing.T) {
 everynode_nodejob_status_reason{namespace="ns",nodejob="job",reason="%s"} 1
 `
 	const gate = `
-# HELP everynode_gate_oldest_closed_timestamp_seconds Time since which the gate that was closed first has been closed, in seconds since 1970; 0 if no gate is closed.
+# HELP everynode_gate_oldest_closed_timestamp_seconds Time since which the gate that was closed first has been closed, in seconds since 1970; 0 if no gate is closed. For a taint that the admission policy or the kubelet has set, it is the creation of the node.
 # TYPE everynode_gate_oldest_closed_timestamp_seconds gauge
 everynode_gate_oldest_closed_timestamp_seconds{namespace="ns",nodejob="job"} %s
 `

@@ -11,7 +11,7 @@ import (
 	"github.com/everynode/everynode/internal/nodeguard/guard"
 )
 
-// Metrics are the metrics of NodeGuards. No label contains the name of a node. docs/metrics.md explains each metric.
+// Metrics are the metrics of NodeGuards. No label contains the name of a node. docs/reference/metrics.md explains each metric.
 type Metrics struct {
 	nodes  *prometheus.GaugeVec
 	oldest *prometheus.GaugeVec

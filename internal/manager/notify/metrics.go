@@ -19,7 +19,7 @@ const (
 	outcomeOverflowed = "Overflowed"
 )
 
-// metrics are the metrics of notifications. docs/metrics.md explains each metric.
+// metrics are the metrics of notifications. docs/reference/metrics.md explains each metric.
 type metrics struct {
 	outcomes *prometheus.CounterVec
 	failures prometheus.Counter
@@ -30,7 +30,7 @@ func newMetrics(registry prometheus.Registerer, pending func() int) *metrics {
 	m := &metrics{
 		outcomes: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "everynode_notifications_total",
-			Help: "Notifications that are not sent any more, by outcome: Delivered, Rejected, Expired, Overflowed.",
+			Help: "Notifications that are not sent any more, by outcome: Delivered, Rejected by the endpoint, Expired after 24 hours, or Overflowed, as too many have waited.",
 		}, []string{"outcome"}),
 		failures: prometheus.NewCounter(prometheus.CounterOpts{
 			Name: "everynode_notification_failures_total",

@@ -71,7 +71,8 @@ type Record struct {
 	Revision string `json:"revision"`
 	// Digest is the complete SHA-256 that the revision abbreviates, in hexadecimal digits; "" if it is unknown.
 	Digest string `json:"digest,omitempty"`
-	// Outcome of the last attempt.
+	// Outcome of the last attempt: Succeeded, Failed, Disrupted; Rebooting while a run continues whose task has succeeded; Needed after
+	// the check before the task has answered no, until the task has run; Expired.
 	Outcome Outcome `json:"outcome"`
 	// Attempts of this run that count: failures, and the success.
 	Attempts int32 `json:"attempts"`
@@ -96,7 +97,7 @@ type Record struct {
 	CheckBefore Answer `json:"checkBefore,omitempty"`
 	// Reason in one word; "" for a success of the task.
 	Reason string `json:"reason,omitempty"`
-	// Message is the end of the output of the last attempt, or why it did not end on its own.
+	// Message is the end of the output of the last attempt, or why it did not end on its own: at most 1024 bytes.
 	Message string `json:"message,omitempty"`
 	// Results that the task wrote.
 	Results map[string]string `json:"results,omitempty"`
@@ -159,7 +160,7 @@ type Record struct {
 	Drain *Drain `json:"drain,omitempty"`
 	// Asked are the last answers to the questions that the node was asked since it was done; empty if there are none.
 	Asked Answers `json:"asked,omitempty"`
-	// Earlier are up to MaxEarlier attempts before the last one, the oldest first; see EarlierThan. For display only.
+	// Earlier are up to five attempts before the last one, the oldest first. For display only.
 	Earlier Attempts `json:"earlier,omitempty"`
 	// Previous are the results of the revision before this one; nil if there are none. For display only.
 	Previous *Previous `json:"previous,omitempty"`

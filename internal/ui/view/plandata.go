@@ -9,24 +9,30 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// PlanData is a plan for programs. docs/cli.md documents its fields. Do not change or remove existing fields.
+// PlanData is a plan for programs. docs/reference/outputs.md documents its fields. Do not change or remove existing fields.
 type PlanData struct {
+	// Namespace and Name are those of the NodeJob.
 	Namespace string `json:"namespace"`
 	Name      string `json:"name"`
-	// Exists reports whether a NodeJob with this name exists. PreviousRevision is its revision.
-	Exists           bool   `json:"exists"`
+	// Exists reports whether a NodeJob with this name exists.
+	Exists bool `json:"exists"`
+	// Revision is what the NodeJob would have; absent if it is not known. PreviousRevision is its current revision.
 	Revision         string `json:"revision,omitempty"`
 	PreviousRevision string `json:"previousRevision,omitempty"`
-	// Notes are what could not be determined.
+	// Notes are what could not be determined, for example because you may not read an object.
 	Notes []string `json:"notes,omitempty"`
-	// Stalled is the reason why nothing would run; nil if there is none.
+	// Stalled has the reason and message of what prevents the NodeJob from running on any node; nil if nothing does.
 	Stalled *StalledData `json:"stalled,omitempty"`
 	// MaxConcurrent is the number of nodes on which it would run at once.
-	MaxConcurrent int         `json:"maxConcurrent"`
-	Steps         []StepData  `json:"steps"`
-	Nodes         []NodeData  `json:"nodes"`
-	Drains        []DrainData `json:"drains,omitempty"`
-	// Conflicts are labels and annotations that exist on nodes and could not be published there.
+	MaxConcurrent int `json:"maxConcurrent"`
+	// Steps are the steps of the rollout.
+	Steps []StepData `json:"steps"`
+	// Nodes has an entry for each node of the cluster.
+	Nodes []NodeData `json:"nodes"`
+	// Drains has an entry for each node that would be drained.
+	Drains []DrainData `json:"drains,omitempty"`
+	// Conflicts are labels and annotations of publish that exist on nodes and could not be published there. Those with adopt: Always are not
+	// among them; those with adopt: SameValue are conflicts only if the task reports another value.
 	Conflicts []ConflictData `json:"conflicts,omitempty"`
 	// Check is what task.check says on the nodes; nil without --on-nodes.
 	Check *Compliance `json:"check,omitempty"`
@@ -34,9 +40,11 @@ type PlanData struct {
 
 // ConflictData is a label or annotation in spec.publish that exists on a node and is not managed by the NodeJob.
 type ConflictData struct {
+	// Node is its name.
 	Node string `json:"node"`
 	// Kind is label or annotation.
-	Kind  string `json:"kind"`
+	Kind string `json:"kind"`
+	// Key and Value are what exists on the node.
 	Key   string `json:"key"`
 	Value string `json:"value"`
 	// PublishedBy is the key of the record of the NodeJob that has published it.
@@ -51,28 +59,37 @@ type StalledData struct {
 
 // StepData is a step of the rollout, with its nodes in order.
 type StepData struct {
+	// Name of the step.
 	Name string `json:"name"`
 	// AwaitsPromotion reports whether a user must promote the rollout to this step.
-	AwaitsPromotion bool     `json:"awaitsPromotion,omitempty"`
-	SoakSeconds     int64    `json:"soakSeconds,omitempty"`
-	Nodes           []string `json:"nodes"`
+	AwaitsPromotion bool `json:"awaitsPromotion,omitempty"`
+	// SoakSeconds is how long its nodes must stay Ready.
+	SoakSeconds int64 `json:"soakSeconds,omitempty"`
+	// Nodes are its nodes in the order of the rollout.
+	Nodes []string `json:"nodes"`
 }
 
 // NodeData is what the NodeJob would do on a node.
 type NodeData struct {
-	Node    string `json:"node"`
-	State   string `json:"state"`
+	// Node is its name.
+	Node string `json:"node"`
+	// State is Excluded, Waiting, Running (it would start now, or runs), Done or Failed.
+	State string `json:"state"`
+	// Reason and Message are as in the status.
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
-	Step    string `json:"step,omitempty"`
+	// Step is the name of its step.
+	Step string `json:"step,omitempty"`
 }
 
 // DrainData is a node that would be drained.
 type DrainData struct {
+	// Node is its name.
 	Node string `json:"node"`
-	// PodsToEvict are the namespaces and names of the pods.
-	PodsToEvict []string      `json:"podsToEvict,omitempty"`
-	Blocked     []BlockedData `json:"blocked,omitempty"`
+	// PodsToEvict are the pods as namespace/name.
+	PodsToEvict []string `json:"podsToEvict,omitempty"`
+	// Blocked has the pod and a message for each pod that could not be evicted now.
+	Blocked []BlockedData `json:"blocked,omitempty"`
 }
 
 // BlockedData is a pod that could not be evicted now.

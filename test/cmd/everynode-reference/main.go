@@ -1,10 +1,14 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command everynode-reference writes the reference of the command line from the commands themselves: a page in Markdown, or man pages.
+// Command everynode-reference writes the reference of the command line from the commands themselves: a page in Markdown, or man pages. It
+// also writes the pages about records, reasons and output for programs from the comments of the code, relative to the folder test.
 //
 //	everynode-reference markdown FILE
 //	everynode-reference man DIR
+//	everynode-reference records FILE
+//	everynode-reference reasons FILE
+//	everynode-reference outputs FILE
 package main
 
 import (
@@ -26,7 +30,7 @@ import (
 
 func main() {
 	if len(os.Args) != 3 {
-		fmt.Fprintln(os.Stderr, "usage: everynode-reference markdown FILE | man DIR")
+		fmt.Fprintln(os.Stderr, "usage: everynode-reference markdown FILE | man DIR | records FILE | reasons FILE | outputs FILE")
 		os.Exit(2)
 	}
 	root := cli.NewCommand(console.NewFactory(genericiooptions.NewTestIOStreamsDiscard()))
@@ -39,8 +43,14 @@ func main() {
 		if err = os.MkdirAll(os.Args[2], 0o755); err == nil { //nolint:gosec // others may read man pages
 			err = man(root, os.Args[2])
 		}
+	case "records":
+		err = records("..", os.Args[2])
+	case "reasons":
+		err = reasons("..", os.Args[2])
+	case "outputs":
+		err = outputs("..", os.Args[2])
 	default:
-		err = fmt.Errorf("%q is neither markdown nor man", os.Args[1])
+		err = fmt.Errorf("%q is not markdown, man, records, reasons or outputs", os.Args[1])
 	}
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "everynode-reference:", err)
