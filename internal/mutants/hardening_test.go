@@ -146,7 +146,7 @@ var hardening = map[string]mutant{
 		"capacity.go", "if closed := c.closedBlock(w); closed.blocks() {", "if closed := c.closedBlock(w); closed.blocks() && false {",
 	},
 	"the deletion of a node with a problem needs no plan": {
-		"affects.go", " || hasProblem(job, c.after) {", " {",
+		"affects.go", "return p.Node == node.Name })", "return p.Node == node.Name }) && false",
 	},
 	"a node that a user cordons is said to be drained": {
 		"stage.go", "s.InProgress && w.State != Done &&", "s.InProgress &&",
@@ -158,7 +158,7 @@ var hardening = map[string]mutant{
 		"steps.go", "\tcase c.in.Budgets[node.UID].Seat != \"\":\n\t\treturn 1\n", "",
 	},
 	"a node is asked whether the task has expired only in its step": {
-		"rollout.go", " || w.start.phase == task.CheckExpires {", " {",
+		"rollout.go", " || w.start.phase == task.CheckExpires\n", "\n",
 	},
 	"a node that is not asked yet is said to need the task": {
 		"expires.go", "return !sb.keepsRun(w.node) || rec.Expiry == nil ||", "return false && !sb.keepsRun(w.node) || false && rec.Expiry == nil ||",

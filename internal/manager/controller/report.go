@@ -110,25 +110,23 @@ func (r announcer) announceConditions(ctx context.Context, job *v1alpha1.NodeJob
 		if len(remedies.All) > 0 {
 			note += " The condition " + c.Type + " says what to do"
 		}
-		switch c.Type {
-		case v1alpha1.ConditionComplete:
-			kind := corev1.EventTypeNormal
-			if c.Reason == v1alpha1.ReasonNonCompliant {
-				kind = corev1.EventTypeWarning
-			}
+		if kind := eventTypeOf(&c); kind != "" {
 			r.event(job, nil, kind, c.Reason, "Rollout", note)
-		case v1alpha1.ConditionStalled:
-			r.event(job, nil, corev1.EventTypeWarning, c.Reason, "Rollout", note)
-		case v1alpha1.ConditionReconciling:
-			if c.Reason != v1alpha1.ReasonPodNotStarting { // which looks like progress, and may need a user
-				continue
-			}
-			r.event(job, nil, corev1.EventTypeWarning, c.Reason, "Rollout", note)
-		default:
-			continue
+			logf.FromContext(ctx).Info("condition changed", "condition", c.Type, "reason", c.Reason, "message", c.Message)
 		}
-		logf.FromContext(ctx).Info("condition changed", "condition", c.Type, "reason", c.Reason, "message", c.Message)
 	}
+}
+
+// eventTypeOf returns the type of the event for a condition that is True now; "" if it has none.
+func eventTypeOf(c *metav1.Condition) string {
+	switch {
+	case c.Reason == v1alpha1.ReasonNonCompliant, c.Type == v1alpha1.ConditionStalled,
+		c.Reason == v1alpha1.ReasonPodNotStarting: // which looks like progress, and may need a user
+		return corev1.EventTypeWarning
+	case c.Type == v1alpha1.ConditionComplete:
+		return corev1.EventTypeNormal
+	}
+	return ""
 }
 
 // announceDrains sends one event for each drain that has become blocked.

@@ -92,7 +92,7 @@ func (c NodeChange) isIgnoredBy(job *v1alpha1.NodeJob, now time.Time) bool {
 	if !job.DeletionTimestamp.IsZero() || job.Status.ObservedGeneration != job.Generation {
 		return false
 	}
-	if mayHaveMarks(job, c.after) || (c.before != nil && mayHaveMarks(job, c.before)) || hasProblem(job, c.after) {
+	if mayHaveMarks(job, c.after) || (c.before != nil && mayHaveMarks(job, c.before)) {
 		return false
 	}
 	switch {
@@ -104,20 +104,18 @@ func (c NodeChange) isIgnoredBy(job *v1alpha1.NodeJob, now time.Time) bool {
 	return isAtRest(&job.Status) && isSettled(job, c.after, now)
 }
 
-// mayHaveMarks reports whether a node has a gate or a cordon that the plan of the NodeJob may have to remove. A
-// shared gate also depends on other NodeJobs, so any taint of that key counts.
+// mayHaveMarks reports whether a node has a gate or a cordon that the plan of the NodeJob may have to remove, or a problem in the status
+// of the NodeJob. A shared gate also depends on other NodeJobs, so any taint of that key counts.
 func mayHaveMarks(job *v1alpha1.NodeJob, node *Node) bool {
+	if slices.ContainsFunc(job.Status.NodeProblems, func(p v1alpha1.NodeProblem) bool { return p.Node == node.Name }) {
+		return true
+	}
 	if len(node.CordonedBy) == 0 && len(node.Taints) == 0 {
 		return false
 	}
 	key, gate := v1alpha1.RecordKey(job.Namespace, job.Name), gateKeyOf(job)
 	return slices.Contains(node.CordonedBy, key) ||
 		slices.ContainsFunc(node.Taints, func(t corev1.Taint) bool { return t.Key == key || t.Key == gate })
-}
-
-// hasProblem reports whether the status of a NodeJob has a problem of a node.
-func hasProblem(job *v1alpha1.NodeJob, node *Node) bool {
-	return slices.ContainsFunc(job.Status.NodeProblems, func(p v1alpha1.NodeProblem) bool { return p.Node == node.Name })
 }
 
 // mayMatch reports whether a node may match a NodeJob, or has anything of it.

@@ -283,11 +283,21 @@ func (w *nodePlan) isExpired() bool {
 
 // lacksEffect reports whether the task is needed on a node, and not done there, or without effect.
 func (sb *statusBuilder) lacksEffect(w *nodePlan) bool {
-	if w.State == Excluded || w.isExpired() || w.expiring || w.found != nil && w.found.expiryError != "" || sb.isUnasked(w) {
+	if w.State == Excluded || w.isExpired() || w.expiring || w.found != nil && w.found.expiryError != "" {
 		return false
 	}
 	rec := w.node.On.Record
 	return !w.countsAsDone() || w.nonCompliant || rec != nil && rec.Results[contract.ResultInEffect] == "no"
+}
+
+// countEffect counts a node on which the task is not in effect, or that has not been asked whether it needs the task.
+func (sb *statusBuilder) countEffect(w *nodePlan) {
+	switch {
+	case sb.isUnasked(w):
+		sb.unasked++
+	case sb.lacksEffect(w):
+		sb.withoutEffect++
+	}
 }
 
 // isUnasked reports whether it is not known yet if the task is needed on a node: spec.expires.check has not answered there.

@@ -90,10 +90,15 @@ func (q *quarantiner) retainsCordon(w *nodePlan) bool {
 		return true
 	case w.progressDeadlineExceeded, w.State != Waiting:
 		return false
-	case q.obstacle != nil && !q.obstacle.RetryAt.IsZero() && !q.rollout.stopped && !w.waitsForRollout() && q.wasPrepared(w.node) && w.node.Unschedulable:
+	case q.waitsForPods(w) && q.wasPrepared(w.node) && w.node.Unschedulable:
 		return true // its pods are not evicted a second time when it continues
 	}
 	return w.ranRevision && q.waitsForRetry(w)
+}
+
+// waitsForPods reports whether a node continues as soon as the API server accepts pods, which is tried again and again.
+func (q *quarantiner) waitsForPods(w *nodePlan) bool {
+	return q.obstacle != nil && !q.obstacle.RetryAt.IsZero() && !q.rollout.stopped && !w.waitsForRollout()
 }
 
 // waitsForRetry reports whether the attempt on record has run on its node, and another one will.

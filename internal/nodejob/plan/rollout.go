@@ -348,13 +348,19 @@ func (ro *rollout) startBlock(w *nodePlan) block {
 	return ro.aloneBlock(w)
 }
 
+// mayStartInStep reports whether the steps allow a start on a node. The check of spec.expires changes nothing, and a node that does not need
+// the task is no canary, so it waits for no step.
+func (ro *rollout) mayStartInStep(w *nodePlan) bool {
+	return !ro.stableAt.IsZero() || w.step <= min(ro.current, ro.ceiling) || w.start.phase == task.CheckExpires
+}
+
 // stepBlock is why the failure budget or the steps block the start of a task on a node, if they do.
 func (ro *rollout) stepBlock(w *nodePlan) block {
 	if ro.stopped {
 		return block{cause: causeStopped, reason: v1alpha1.ReasonMaxFailuresExceeded, message: "the rollout has stopped: " + ro.failuresMessage()}
 	}
-	if !ro.stableAt.IsZero() || w.step <= min(ro.current, ro.ceiling) || w.start.phase == task.CheckExpires {
-		return block{} // the check of spec.expires changes nothing, and a node that does not need the task is no canary
+	if ro.mayStartInStep(w) {
+		return block{}
 	}
 	current, own := &ro.steps[ro.current], ro.steps[w.step].name
 	b := block{cause: causeStep, reason: v1alpha1.ReasonWaitingForStep}

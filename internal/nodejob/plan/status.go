@@ -88,12 +88,7 @@ func (p *planner) newStatus() *statusBuilder {
 
 // add adds what was found out about a node.
 func (sb *statusBuilder) add(w *nodePlan) {
-	if sb.lacksEffect(w) {
-		sb.withoutEffect++
-	}
-	if sb.isUnasked(w) {
-		sb.unasked++
-	}
+	sb.countEffect(w)
 	if w.nonCompliant {
 		sb.nonCompliant = append(sb.nonCompliant, w)
 	}

@@ -90,7 +90,11 @@ func ComplianceOf(in plan.Input, p plan.Plan, by []string) Compliance {
 			continue
 		}
 		row := NodeRow{State: p.Nodes[i], On: in.Nodes[i].On}
-		n := nodeCompliance(row.counts(in.Revision))
+		rec := row.counts(in.Revision)
+		n := nodeCompliance(rec)
+		if rec != nil && rec.IsExpired() {
+			n = NodeCompliance{State: Expired, AskedAt: rec.EndedAt(), Revision: rec.Revision}
+		}
 		n.Node = p.Nodes[i].Name
 		c.Total.count(n.State)
 		if len(by) > 0 {
@@ -125,8 +129,6 @@ func nodeCompliance(rec *record.Record) NodeCompliance {
 	is := rec.Compliance()
 	n := NodeCompliance{State: NotAsked, AskedAt: is.AskedAt, ExitCode: is.ExitCode, Message: is.Message}
 	switch {
-	case rec != nil && rec.IsExpired():
-		n = NodeCompliance{State: Expired, AskedAt: rec.EndedAt()}
 	case !is.DriftedSince.IsZero():
 		n.State, n.Since = NonCompliant, is.DriftedSince
 	case is.Answer == record.AnswerNo:

@@ -4,6 +4,7 @@
 package view
 
 import (
+	"cmp"
 	"fmt"
 	"regexp"
 	"slices"
@@ -174,12 +175,14 @@ func (e nextStep) waitsFor() string {
 		return "it starts automatically when that retry has ended. To see what it waits for: " + e.status()
 	case v1alpha1.ReasonWaitingForStep:
 		return "it runs automatically when the earlier step has passed. To see what that step waits for: " + e.status()
-	case v1alpha1.ReasonBudgetClosed:
-		return "it starts automatically when all budgets of the node allow it. To see when: kubectl everynode budgets"
-	case v1alpha1.ReasonWindowTooShort:
-		return "it does not start before one of these is changed"
 	}
-	return "it runs automatically when that is fixed"
+	return cmp.Or(afterBudgets[e.State.Reason], "it runs automatically when that is fixed")
+}
+
+// afterBudgets is what a node waits for whose NodeDisruptionBudgets are closed.
+var afterBudgets = map[string]string{
+	v1alpha1.ReasonBudgetClosed:   "it starts automatically when all budgets of the node allow it. To see when: kubectl everynode budgets",
+	v1alpha1.ReasonWindowTooShort: "it does not start before one of these is changed",
 }
 
 // describePod returns the command that shows the pod of the attempt.

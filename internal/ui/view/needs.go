@@ -58,10 +58,7 @@ func NeedOf(job *v1alpha1.NodeJob, now time.Time) *Need {
 	case counts.Failed > 0:
 		n.Tone, n.Reason = text.Bad, v1alpha1.ReasonNodesFailed
 		n.Cause = plural.Count(counts.Failed, "node") + " failed, and the rollout continues"
-		remedies = plan.FailureRemedies(plan.FixTask, true)
-		if slices.ContainsFunc(job.Status.Failures, plan.HasReverted) {
-			remedies = plan.RevertedRemedies()
-		}
+		remedies = failureRemedies(job)
 	case counts.NonCompliant > 0 && !repairs(job):
 		n.Tone, n.Reason = text.Warn, v1alpha1.ReasonDrifted
 		if task.IsAudit(job) {
@@ -78,6 +75,14 @@ func NeedOf(job *v1alpha1.NodeJob, now time.Time) *Need {
 		n.Remedies = []Remedy{details(job, n.Reason)}
 	}
 	return n
+}
+
+// failureRemedies are what helps nodes that have failed while the rollout continues.
+func failureRemedies(job *v1alpha1.NodeJob) plan.Remedies {
+	if slices.ContainsFunc(job.Status.Failures, plan.HasReverted) {
+		return plan.RevertedRemedies()
+	}
+	return plan.FailureRemedies(plan.FixTask, true)
 }
 
 // repairs reports whether a node that has drifted runs the task again.
