@@ -79,7 +79,7 @@ spec:
 			file:    file,
 			status:  complete,
 			created: true,
-			want:    "NODES COMPLIANT NON-COMPLIANT ERROR NOT ASKED COMPLIANT %\n(all) 3 1 1 1 0 33%\n\nNODE CHECK ASKED SINCE EXIT MESSAGE\nb NonCompliant 0s 0s 1\nc Error 0s 0s 2 no such file\n",
+			want:    "NODES COMPLIANT NON-COMPLIANT ERROR NOT ASKED COMPLIANT %\n(all) 3 1 1 1 0 33%\n\nNODE CHECK ASKED SINCE EXIT MESSAGE\nb NonCompliant 0s 0s 1\nc Error 0s 0s 75 no such file\n",
 		},
 		"for programs": {
 			file: file, args: []string{"-o", "json"}, status: complete, created: true,
@@ -108,7 +108,7 @@ spec:
 			server := &auditServer{planServer: planServer{t: t}, status: tt.status}
 			for node, is := range map[string]record.Asked{
 				"a": {Answer: record.AnswerYes}, "b": {Answer: record.AnswerNo, NoSince: now, ExitCode: new(int32(1))},
-				"c": {Answer: record.AnswerError, ErrorSince: now, Unanswered: 1, ExitCode: new(int32(2)), Message: "no such file"},
+				"c": {Answer: record.AnswerError, ErrorSince: now, Unanswered: 1, ExitCode: new(int32(75)), Message: "no such file"},
 			} {
 				server.nodes = append(server.nodes, answering(node, is, now, tt.status.Revision))
 			}

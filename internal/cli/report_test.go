@@ -23,7 +23,7 @@ func TestReport(t *testing.T) {
 	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 	nodes := reportedNodes(now)
 	const header = "NODES COMPLIANT NON-COMPLIANT ERROR NOT ASKED COMPLIANT %\n"
-	const problems = "\nNODE CHECK ASKED SINCE EXIT MESSAGE\nb NonCompliant 5m 120m 1 the =file\\x1b[2J differs\nd NonCompliant 5m 120m\ne Error 5m 50m 3 no such file\nassumed NotAsked\nf NotAsked"
+	const problems = "\nNODE CHECK ASKED SINCE EXIT MESSAGE\nb NonCompliant 5m 120m 1 the =file\\x1b[2J differs\nd NonCompliant 5m 120m\ne Error 5m 50m 75 no such file\nassumed NotAsked\nf NotAsked"
 	tests := map[string]struct {
 		args []string
 		job  func(*v1alpha1.NodeJob)
@@ -68,7 +68,7 @@ func TestReport(t *testing.T) {
 			want: `node,state,askedAt,since,exitCode,message,nodeJob,revision,zone
 b,NonCompliant,2026-07-01T11:55:00Z,2026-07-01T10:00:00Z,1,out\nthe =file\x1b[2J differs,ns/j,new,x
 d,NonCompliant,2026-07-01T11:55:00Z,2026-07-01T10:00:00Z,,,ns/j,new,x
-e,Error,2026-07-01T11:55:00Z,2026-07-01T11:10:00Z,3,no such file,ns/j,new,y
+e,Error,2026-07-01T11:55:00Z,2026-07-01T11:10:00Z,75,no such file,ns/j,new,y
 assumed,NotAsked,,,,,ns/j,,
 f,NotAsked,,,,,ns/j,,y
 a,Compliant,2026-07-01T11:55:00Z,,,,ns/j,new,x
@@ -176,7 +176,7 @@ func reportedNodes(now time.Time) []corev1.Node {
 			Answer:     record.AnswerError,
 			ErrorSince: now.Add(-50 * time.Minute),
 			Unanswered: 2,
-			ExitCode:   new(int32(3)),
+			ExitCode:   new(int32(75)),
 			Message:    "no such file",
 		})),
 		{ObjectMeta: metav1.ObjectMeta{Name: "f", Labels: map[string]string{corev1.LabelTopologyZone: "y", corev1.LabelOSStable: "linux"}}},

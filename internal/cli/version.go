@@ -116,14 +116,22 @@ func skew(ours, manager, runner string) []string {
 	var warnings []string
 	if version.Differ(ours, manager) {
 		warnings = append(warnings, fmt.Sprintf(
-			"this program is %s, and the manager is %s: explain and plan can show other decisions than those of the manager. Install kubectl-everynode %s",
-			ours, manager, manager))
+			"this program is %s, and the manager is %s: explain and plan can show other decisions than those of the manager. %s",
+			ours, manager, installOf(manager)))
 	}
 	if version.Differ(manager, runner) {
 		warnings = append(warnings, fmt.Sprintf(
 			"the manager is %s, and the runner is %s: set both images in the Deployment %s to the same version", manager, runner, managerName.Name))
 	}
 	return warnings
+}
+
+// installOf says how to get the command of a version. A checkout that was installed has no release.
+func installOf(version string) string {
+	if strings.HasPrefix(version, "v0.0.0-trial-") {
+		return "Build kubectl-everynode from the checkout of the manager: make install"
+	}
+	return "Install kubectl-everynode " + version
 }
 
 // managerName is the Deployment of config/manager.

@@ -238,6 +238,14 @@ func TestSkew(t *testing.T) {
 				"this program is v0.2.0, and the manager is v0.1.0: explain and plan can show other decisions than those of the manager. Install kubectl-everynode v0.1.0",
 			},
 		},
+		"equal checkouts": {"v0.0.0-trial-8cbc12bc8746", "v0.0.0-trial-8cbc12bc8746", "v0.0.0-trial-8cbc12bc8746", nil},
+		"another checkout": {
+			"v0.0.0-trial-000000000000", "v0.0.0-trial-8cbc12bc8746", "v0.0.0-trial-8cbc12bc8746",
+			[]string{
+				"this program is v0.0.0-trial-000000000000, and the manager is v0.0.0-trial-8cbc12bc8746: explain and plan can show other decisions than " +
+					"those of the manager. Build kubectl-everynode from the checkout of the manager: make install",
+			},
+		},
 		"another runner": {"v0.1.0", "v0.1.0", "v0.0.9", []string{
 			"the manager is v0.1.0, and the runner is v0.0.9: set both images in the Deployment everynode-manager to the same version",
 		}},

@@ -181,6 +181,11 @@ func TestTheAPIRejectsRequirementsThatCannotWork(t *testing.T) {
 	object := func(kind string) v1alpha1.BudgetRequirement {
 		return v1alpha1.BudgetRequirement{Name: "o", Object: &v1alpha1.RequiredObject{APIVersion: "v1", Kind: kind, Name: "x", CEL: "true"}}
 	}
+	named := func(name string) v1alpha1.BudgetRequirement {
+		r := object("ConfigMap")
+		r.Object.Name = name
+		return r
+	}
 	both := alerts("http://am:9093")
 	both.Object = object("Pod").Object
 	long := alerts("http://am:9093")
@@ -192,16 +197,18 @@ func TestTheAPIRejectsRequirementsThatCannotWork(t *testing.T) {
 		requires []v1alpha1.BudgetRequirement
 		want     string // "" if it is accepted
 	}{
-		"only requirements":   {[]v1alpha1.BudgetRequirement{alerts("https://am.example.com/prefix/"), object("ConfigMap")}, ""},
-		"a secret":            {[]v1alpha1.BudgetRequirement{object("Secret")}, "a Secret cannot be read"},
-		"both":                {[]v1alpha1.BudgetRequirement{both}, "set exactly one of alerts and object"},
-		"neither":             {[]v1alpha1.BudgetRequirement{{Name: "x"}}, "set exactly one of alerts and object"},
-		"twice the same name": {[]v1alpha1.BudgetRequirement{object("Pod"), object("Node")}, "Duplicate value"},
-		"credentials":         {[]v1alpha1.BudgetRequirement{alerts("http://user:password@am:9093")}, "url in body should match"},
-		"another scheme":      {[]v1alpha1.BudgetRequirement{alerts("file:///etc/passwd")}, "url in body should match"},
-		"a query":             {[]v1alpha1.BudgetRequirement{alerts("http://am:9093/?x=y")}, "url in body should match"},
-		"too many matchers":   {[]v1alpha1.BudgetRequirement{long}, "must have at most 16 items"},
-		"an upper-case name":  {[]v1alpha1.BudgetRequirement{{Name: "Calm", Object: object("Pod").Object}}, "name in body should match"},
+		"only requirements":        {[]v1alpha1.BudgetRequirement{alerts("https://am.example.com/prefix/"), object("ConfigMap")}, ""},
+		"an object without a name": {[]v1alpha1.BudgetRequirement{named("")}, "object.name: Required value"},
+		"a name that is too long":  {[]v1alpha1.BudgetRequirement{named(strings.Repeat("x", 254))}, "object.name: Too long"},
+		"a secret":                 {[]v1alpha1.BudgetRequirement{object("Secret")}, "a Secret cannot be read"},
+		"both":                     {[]v1alpha1.BudgetRequirement{both}, "set exactly one of alerts and object"},
+		"neither":                  {[]v1alpha1.BudgetRequirement{{Name: "x"}}, "set exactly one of alerts and object"},
+		"twice the same name":      {[]v1alpha1.BudgetRequirement{object("Pod"), object("Node")}, "Duplicate value"},
+		"credentials":              {[]v1alpha1.BudgetRequirement{alerts("http://user:password@am:9093")}, "url in body should match"},
+		"another scheme":           {[]v1alpha1.BudgetRequirement{alerts("file:///etc/passwd")}, "url in body should match"},
+		"a query":                  {[]v1alpha1.BudgetRequirement{alerts("http://am:9093/?x=y")}, "url in body should match"},
+		"too many matchers":        {[]v1alpha1.BudgetRequirement{long}, "must have at most 16 items"},
+		"an upper-case name":       {[]v1alpha1.BudgetRequirement{{Name: "Calm", Object: object("Pod").Object}}, "name in body should match"},
 	} {
 		one := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{GenerateName: "r-"}}
 		one.Spec.Requires = tt.requires

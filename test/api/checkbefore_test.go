@@ -47,7 +47,7 @@ func TestCheckBeforeTheTask(t *testing.T) {
 			continue
 		}
 		w.comes("asks-first-2", map[string]string{"x.test/for": name})
-		w.end(w.podOf("asks-first-2", task.CheckBefore), 1, `{"exitCode":1,"reason":"TaskFailed"}`)
+		w.end(w.podOf("asks-first-2", task.CheckBefore), 2, `{"exitCode":2,"reason":"TaskFailed"}`) // as cmp of a missing file
 		w.outcome(name, "asks-first-2", record.Needed)
 		pod = w.podOf("asks-first-2", task.Task)
 		w.cordoned("asks-first-2", v1alpha1.RecordKey(job.Namespace, name))

@@ -11,6 +11,7 @@ import (
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -58,6 +59,32 @@ func TestGitOpsToolsSeeNoDifference(t *testing.T) {
 	}
 	if compared < 12 {
 		t.Errorf("only %d objects were found", compared)
+	}
+}
+
+// TestACommitAfterAPromotionByHand : promote owns rollout.promoteTo, so a tool that applies another value must force it.
+func TestACommitAfterAPromotionByHand(t *testing.T) {
+	w := newWorld(t)
+	apply := func(promoteTo string, options ...client.ApplyOption) error {
+		manifest := jobFromYAML(t, w.Namespace, "steps", `{task: {script: "true"}, rollout: {promoteTo: `+promoteTo+`,
+			steps: [{name: canary, nodes: 1}, {name: quarter, nodes: 25%}, {name: all}]}}`)
+		return admin.Apply(w.Ctx, client.ApplyConfigurationFromUnstructured(manifest), append(options, client.FieldOwner("gitops"))...)
+	}
+	must(t, apply("canary"))
+	if got := w.everynode(w.kubeconfigOf(), "promote", "steps"); got.code != 0 {
+		t.Fatalf("%+v", got)
+	}
+	if err := apply("canary"); !apierrors.IsConflict(err) || !strings.Contains(err.Error(), ".spec.rollout.promoteTo") {
+		t.Errorf("a commit that is behind: %v", err)
+	}
+	if err := apply("all"); !apierrors.IsConflict(err) {
+		t.Errorf("a commit that is ahead: %v", err)
+	}
+	if err := apply("quarter"); err != nil {
+		t.Errorf("a commit of the same step: %v", err)
+	}
+	if err := apply("all", client.ForceOwnership); err != nil {
+		t.Errorf("a forced commit: %v", err)
 	}
 }
 

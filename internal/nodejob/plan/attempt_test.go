@@ -726,3 +726,20 @@ func TestOutcomeIsWrittenToObservedVersion(t *testing.T) {
 		})
 	}
 }
+
+// TestWithoutRetriesTheFirstFailureIsTheLast covers tasks of which no repetition helps, whatever their exit code.
+func TestWithoutRetriesTheFirstFailureIsTheLast(t *testing.T) {
+	once := func(j *v1alpha1.NodeJob) { j.Spec.Retry.Limit = new(int32(0)) }
+	for _, code := range []int32{3, 127} {
+		node := newNode("a")
+		p := Next(see(newJob(once), []Node{node}, newPod(node, exited(code))))
+		failed, is := p.Actions[0].(Record)
+		if !is || failed.Record.Outcome != record.Failed || !failed.Final {
+			t.Fatalf("exit code %d: %q", code, told(p))
+		}
+		node.On.Record = failed.Record
+		if p := Next(see(newJob(once), []Node{node})); p.Nodes[0].State != Failed {
+			t.Errorf("after exit code %d, the node is %s: %s", code, p.Nodes[0].State, p.Nodes[0].Reason)
+		}
+	}
+}

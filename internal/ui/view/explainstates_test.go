@@ -146,6 +146,10 @@ func TestWhatANodeWaitsFor(t *testing.T) {
 	if got := e.Next(); got != "it starts automatically when all budgets of the node allow it. To see when: kubectl everynode budgets" {
 		t.Errorf("next: %q", got)
 	}
+	e.State.Reason = v1alpha1.ReasonWindowTooShort
+	if got := e.Next(); got != "it does not start before one of these is changed" {
+		t.Errorf("next, with windows that are too short: %q", got)
+	}
 }
 
 // TestConfirmIsExplained checks what is said before, while and after a task could cut its node off.
