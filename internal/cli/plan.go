@@ -203,9 +203,7 @@ func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *pl
 		if message := console.CheckNamespace(ctx, o.client, job.Namespace).Message(job.Namespace); message != "" && observe.ToldObstacle(job) == nil {
 			v.Notes = append(v.Notes, message)
 		}
-		for _, image := range task.TaggedImages(job) {
-			v.Notes = append(v.Notes, "image "+image+" is named by a tag: its content can change from node to node and from attempt to attempt, without a new revision. Name it by digest (IMAGE@sha256:...)")
-		}
+		v.Notes = append(v.Notes, notesOn(job, seen.Now)...)
 		source, obstacle, err := observe.Source(job, o.fetch(ctx, file, &v))
 		if err != nil {
 			return nil, cmdutil.Explain(err)
@@ -225,6 +223,17 @@ func (o *planOptions) draft(ctx context.Context, seen *observe.Cluster, file *pl
 		plans = append(plans, v)
 	}
 	return plans, nil
+}
+
+// notesOn are what to know of the spec of a NodeJob.
+func notesOn(job *v1alpha1.NodeJob, now time.Time) (notes []string) {
+	for _, image := range task.TaggedImages(job) {
+		notes = append(notes, "image "+image+" is named by a tag: its content can change from node to node and from attempt to attempt, without a new revision. Name it by digest (IMAGE@sha256:...)")
+	}
+	if e := job.Spec.Expires; e != nil && e.At != nil && !now.Before(e.At.Time) {
+		notes = append(notes, "spec.expires.at has passed ("+e.At.UTC().Format(time.RFC3339)+"), so no node runs the task: set a later time, or leave it out")
+	}
+	return notes
 }
 
 // plan returns the plan of a NodeJob.

@@ -478,3 +478,23 @@ func TestAPlanFindsAMissingServiceAccount(t *testing.T) {
 		})
 	}
 }
+
+// TestAPlanSaysThatItsTimeHasPassed covers spec.expires.at, which the API server does not compare with the time.
+func TestAPlanSaysThatItsTimeHasPassed(t *testing.T) {
+	now := time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
+	for at, want := range map[string]string{
+		"2026-07-01T12:00:01Z":      "",
+		"2026-07-01T12:00:00Z":      "spec.expires.at has passed (2026-07-01T12:00:00Z), so no node runs the task: set a later time, or leave it out",
+		"2026-07-01T13:30:00+02:00": "spec.expires.at has passed (2026-07-01T11:30:00Z), so no node runs the task: set a later time, or leave it out",
+	} {
+		parsed, err := time.Parse(time.RFC3339, at)
+		if err != nil {
+			t.Fatal(err)
+		}
+		job := clitest.NodeJob("j")
+		job.Spec.Expires = &v1alpha1.ExpiresSpec{At: &metav1.Time{Time: parsed}}
+		if got := strings.Join(notesOn(job, now), "\n"); got != want {
+			t.Errorf("%s: %q, want %q", at, got, want)
+		}
+	}
+}
