@@ -92,7 +92,7 @@ func (w *watching) tick() <-chan time.Time {
 
 // lookForManager reads whether a manager is available, at most every managerInterval.
 func (w *watching) lookForManager(ctx context.Context) {
-	if w.last.Job == nil || w.Now().Sub(w.managerAt) < managerInterval {
+	if w.last.Job == nil || !w.disconnectedAt.IsZero() || w.Now().Sub(w.managerAt) < managerInterval {
 		return
 	}
 	w.managerAt, w.last.NoManager = w.Now(), managerAway(ctx, w.client)

@@ -8,6 +8,7 @@ import (
 	"context"
 	"fmt"
 	"slices"
+	"time"
 
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
@@ -49,9 +50,14 @@ func isBefore(a, b string) bool {
 // noManager begins the warning that no manager is available.
 const noManager = "no manager is available, so nothing happens with NodeJobs and NodeGuards: "
 
+// managerTimeout is how long a command waits for what is said about the manager besides what was asked.
+const managerTimeout = 3 * time.Second
+
 // managerAway returns a warning if the Deployment of the manager has no available pod, and "" if it has one, or if this is not known: a
 // user may not be allowed to get the Deployment, and a manager may run elsewhere.
 func managerAway(ctx context.Context, c client.Reader) string {
+	ctx, cancel := context.WithTimeout(ctx, managerTimeout)
+	defer cancel()
 	var d appsv1.Deployment
 	if err := c.Get(ctx, managerName, &d); err != nil || d.Status.AvailableReplicas > 0 {
 		return ""

@@ -79,7 +79,7 @@ func TestABudgetWaitsForItsRequirements(t *testing.T) {
 		),
 	)
 	job := b.draft("waits")
-	job.Namespace, job.Spec.Nodes.Selector, job.Spec.Maintenance.Cordon = "default", nil, true
+	job.Namespace, job.Spec.Nodes, job.Spec.Maintenance.Cordon = "default", allNodes(), true
 	must(t, b.admin.Create(b.Ctx, job))
 	b.Within(time.Minute, 100*time.Millisecond, "a NodeJob waits, and says for what", func() error {
 		must(t, b.admin.Get(b.Ctx, client.ObjectKeyFromObject(job), job))

@@ -131,7 +131,7 @@ func TestNodeJobsDrawOnABudget(t *testing.T) {
 	most := b.watchAway()
 	for _, name := range []string{"first", "second"} {
 		job := b.draft(name)
-		job.Namespace, job.Spec.Nodes.Selector = "default", nil
+		job.Namespace, job.Spec.Nodes = "default", allNodes()
 		job.Spec.Rollout.MaxConcurrent = percent("100%")
 		job.Spec.Maintenance.Cordon, job.Spec.Maintenance.MaxUnavailable = true, percent("100%")
 		must(t, b.admin.Create(b.Ctx, job))

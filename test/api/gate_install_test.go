@@ -57,7 +57,7 @@ func (f *freshServer) plainInstall(t *testing.T) {
 	must(t, err)
 	c, err := client.New(kubelet.Config(), client.Options{Scheme: scheme})
 	must(t, err)
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kubelet-1"}}
+	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "kubelet-1", Labels: map[string]string{corev1.LabelOSStable: "linux"}}}
 	must(t, c.Create(t.Context(), node))
 	if got := taintsOf(node); !slices.Equal(got, want) {
 		t.Errorf("the taints are %v, want %v", got, want)
@@ -203,7 +203,7 @@ func (f *freshServer) looseGate(namespace string, failurePolicy admissionv1.Fail
 func (f *freshServer) joinsWith(want []string) {
 	f.T.Helper()
 	f.Eventually("a node joins with the taints that it should have", func() error {
-		got, err := wouldJoin(f.Ctx, f.admin, nil)
+		got, err := wouldJoin(f.Ctx, f.admin, map[string]string{corev1.LabelOSStable: "linux"})
 		if err == nil && !slices.Equal(got, want) {
 			err = fmt.Errorf("the taints are %v, want %v", got, want)
 		}

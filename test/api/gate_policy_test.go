@@ -184,7 +184,7 @@ func TestANodeJoinsWithoutATaintWhereThereIsNoGate(t *testing.T) {
 	}
 
 	unbound.gate("in-a-namespace-without-a-binding", v1alpha1.GateSpec{}, `null`)
-	w.job("without-a-gate", func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector = nil })
+	w.job("without-a-gate", func(s *v1alpha1.NodeJobSpec) { s.Nodes = allNodes() })
 	opened := w.gate("gate-taken-out", v1alpha1.GateSpec{}, `null`)
 	leaving := w.gate("being-deleted", v1alpha1.GateSpec{}, `null`)
 	gone := w.gate("deleted", v1alpha1.GateSpec{}, `null`)
@@ -316,6 +316,9 @@ func (w *world) gate(name string, gate v1alpha1.GateSpec, selector string) *v1al
 	return w.job(name, func(s *v1alpha1.NodeJobSpec) {
 		s.Gate, s.Nodes.Selector = &gate, nil
 		must(w.T, yaml.UnmarshalStrict([]byte(selector), &s.Nodes.Selector))
+		if s.Nodes.Selector == nil {
+			s.Nodes = allNodes()
+		}
 	})
 }
 

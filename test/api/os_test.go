@@ -45,7 +45,7 @@ func TestAGateIsForNodesOfTheRightOperatingSystem(t *testing.T) {
 		job := w.job(name, func(s *v1alpha1.NodeJobSpec) {
 			*s = v1alpha1.NodeJobSpec{}
 			must(t, yaml.UnmarshalStrict([]byte(spec), s))
-			s.Gate = &v1alpha1.GateSpec{}
+			s.Nodes, s.Gate = allNodes(), &v1alpha1.GateSpec{}
 		})
 		for node, labels := range nodes {
 			if task.FitsOS(task.OS(&job.Spec), labels) {

@@ -226,7 +226,7 @@ func (f *freshServer) plant() *plantedServer {
 	must(f.T, err)
 	must(f.T, uninstall.ProtectRights(f.Ctx, asManager))
 	p.stop = f.manage(p.manager)
-	p.theirs.Spec.Task.Script = "true"
+	p.theirs.Spec.Nodes, p.theirs.Spec.Task.Script = allNodes(), "true"
 	f.runs(p.theirs)
 	p.plantingEditor = f.plantingEditor()
 	p.isRefused()

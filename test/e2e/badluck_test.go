@@ -94,7 +94,9 @@ func restarts(pod *corev1.Pod) int32 {
 
 func TestManagerKilledWhileTasksRun(t *testing.T) {
 	w := newWorld(t)
-	w.job("killed", w.hold(), func(s *v1alpha1.NodeJobSpec) { s.Nodes.Selector = nil })
+	w.job("killed", w.hold(), func(s *v1alpha1.NodeJobSpec) {
+		s.Nodes.Selector.MatchLabels = map[string]string{"kubernetes.io/os": "linux"}
+	})
 	first, second := w.runningPod("node-1"), w.runningPod("node-2")
 	w.killManager()
 	w.letGo("node-1")
