@@ -151,6 +151,12 @@ var hardening = map[string]mutant{
 	"a node that a user cordons is said to be drained": {
 		"stage.go", "s.InProgress && w.State != Done &&", "s.InProgress &&",
 	},
+	"a node without a record of its quarantine starts before its seat is known": {
+		"budget.go", "b.Seat == \"\" && !b.Unknown)", "b.Seat == \"\")",
+	},
+	"a node that is prepared is uncordoned before its seat is known": {
+		"onfailure.go", "return q.waitsForStance(w) || w.ranRevision", "return w.ranRevision",
+	},
 	"a failed node is not remembered as removed": {
 		"maxfailures.go", "if !harmed && w.node.Ready", "if !harmed && !w.failed && w.node.Ready",
 	},
@@ -308,7 +314,7 @@ var hardening = map[string]mutant{
 		"capacity.go", ".Claimed && w.node.Name != c.in.OwnNode,", ".Claimed,",
 	},
 	"a cordoned node with a seat is taken for claimed": {
-		"budget.go", "(b.Claimed || b.Seat == \"\")", "(b.Claimed || b.Seat == \"\" || true)",
+		"budget.go", "(b.Claimed || b.Seat == \"\" && !b.Unknown)", "true",
 	},
 }
 

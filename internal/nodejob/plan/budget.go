@@ -97,11 +97,11 @@ func (c *capacity) tasksClosed(w *nodePlan) block {
 }
 
 // hasBegun reports whether a node is being prepared for a run, which ends regardless of budgets. A node that stays cordoned after a
-// failure begins another run. A node that has its seat was not claimed, even if it is cordoned.
+// failure begins another run. A node that has its seat was not claimed, even if it is cordoned; while that is not known, a cordoned node waits.
 func (j *job) hasBegun(node *Node) bool {
 	b := j.in.Budgets[node.UID]
 	quarantined := node.On.Record != nil && node.On.Record.Cordoned
-	return j.isPrepared(node) && !quarantined && (b.Claimed || b.Seat == "")
+	return j.isPrepared(node) && !quarantined && (b.Claimed || b.Seat == "" && !b.Unknown)
 }
 
 // budgetBlock is what the budgets of a node prevent, after all other checks have passed. A rollback claims nothing, because the node

@@ -93,7 +93,12 @@ func (q *quarantiner) retainsCordon(w *nodePlan) bool {
 	case q.waitsForPods(w) && q.wasPrepared(w.node) && w.node.Unschedulable:
 		return true // its pods are not evicted a second time when it continues
 	}
-	return w.ranRevision && q.waitsForRetry(w)
+	return q.waitsForStance(w) || w.ranRevision && q.waitsForRetry(w)
+}
+
+// waitsForStance reports whether a node that is prepared continues as soon as the manager knows what its NodeDisruptionBudgets allow.
+func (q *quarantiner) waitsForStance(w *nodePlan) bool {
+	return w.cause == causeBudget && q.in.Budgets[w.node.UID].Unknown && q.wasPrepared(w.node)
 }
 
 // waitsForPods reports whether a node continues as soon as the API server accepts pods, which is tried again and again.
