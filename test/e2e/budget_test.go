@@ -396,9 +396,9 @@ func TestANodeJobStartsOutsideOfAWindow(t *testing.T) {
 	b.seated(2, 0)
 	drain := b.drain(later, "--timeout=400s")
 	b.job("urgent", b.hold(), onNodes(now), func(s *v1alpha1.NodeJobSpec) { s.Maintenance.Cordon = true })
-	b.Eventually("the NodeJob waits for the window", func() error {
+	b.Eventually("the NodeJob waits for a window that is longer", func() error {
 		out, err := b.everynode("explain", "urgent", now).CombinedOutput()
-		if err != nil || !strings.Contains(string(out), v1alpha1.ReasonBudgetClosed) {
+		if err != nil || !strings.Contains(string(out), v1alpha1.ReasonWindowTooShort) {
 			return fmt.Errorf("%s %w", out, err)
 		}
 		return nil

@@ -47,7 +47,7 @@ func TestR22_AFailureIsWatchedExplainedAndRead(t *testing.T) {
 		// If the canary has failed, another node starts if maxFailures allows it.
 		"  ! canary  0 of 1 done, 1 other failed  MaxFailuresExceeded\n    ! "+canary+"  TaskFailed, exit code 3, 1 attempt",
 		`      | \x1b[2J\x1b[H`+other+": forged\n      | broken",
-		"\n  . all     0 of 0 done                  waits for canary",
+		"\n  . all     no nodes                     waits for canary",
 	)
 	for line := range strings.Lines(logs.out) {
 		if !strings.HasPrefix(line, canary+" | ") {

@@ -330,7 +330,7 @@ func TestALostCanaryStopsTheRollout(t *testing.T) {
 	replacement := w.join(cluster.NodeOptions{Name: w.Namespace + "-b"})
 	for _, job := range jobs {
 		w.Eventually(job+" has seen the replacement and starts nothing", func() error {
-			c := meta.FindStatusCondition(w.Get(job).Status.Conditions, v1alpha1.ConditionComplete)
+			c := meta.FindStatusCondition(w.Get(job).Status.Conditions, v1alpha1.ConditionReconciling)
 			if !strings.Contains(c.Message, "waiting: 2 MaxFailuresExceeded") {
 				return errors.New(c.Message)
 			}
