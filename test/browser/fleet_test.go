@@ -61,7 +61,12 @@ func (f *fleet) job(name, script, outcomes string, change func(*v1alpha1.NodeJob
 	f.t.Helper()
 	job := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
-		Spec:       v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: script}},
+		Spec: v1alpha1.NodeJobSpec{
+			Nodes: v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{
+				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "example.com/none", Operator: metav1.LabelSelectorOpDoesNotExist}},
+			}},
+			Task: v1alpha1.TaskSpec{Script: script},
+		},
 	}
 	if change != nil {
 		change(job)
