@@ -44,9 +44,15 @@ func TestReport(t *testing.T) {
 			job:  func(j *v1alpha1.NodeJob) { j.Spec.Nodes.Names = []string{"a", "expired"} },
 		},
 		"the task is needed nowhere": {
-			args: []string{"--fail", "-o", "wide"}, expired: true,
-			want: strings.Replace(header, "NOT ASKED", "NOT ASKED EXPIRED", 1) + "(all) 1 0 0 0 0 1 -\n\nNODE CHECK ASKED SINCE EXIT MESSAGE\nexpired Expired 60m",
-			job:  func(j *v1alpha1.NodeJob) { j.Spec.Nodes.Names = []string{"expired"} },
+			args:    []string{"--fail", "-o", "wide"},
+			expired: true,
+			want: strings.Replace(
+				header,
+				"NOT ASKED",
+				"NOT ASKED EXPIRED",
+				1,
+			) + "(all) 1 0 0 0 0 1 -\n\nNODE CHECK ASKED SINCE EXIT MESSAGE\nexpired Expired 60m",
+			job: func(j *v1alpha1.NodeJob) { j.Spec.Nodes.Names = []string{"expired"} },
 		},
 		"all nodes": {
 			args: []string{"-o", "wide"}, want: header + "(all) 7 2 2 1 2 28%\n" + problems + "\na Compliant 5m\nc Compliant 60m",

@@ -240,7 +240,9 @@ func TestSkew(t *testing.T) {
 		},
 		"equal checkouts": {"v0.0.0-trial-8cbc12bc8746", "v0.0.0-trial-8cbc12bc8746", "v0.0.0-trial-8cbc12bc8746", nil},
 		"another checkout": {
-			"v0.0.0-trial-000000000000", "v0.0.0-trial-8cbc12bc8746", "v0.0.0-trial-8cbc12bc8746",
+			"v0.0.0-trial-000000000000",
+			"v0.0.0-trial-8cbc12bc8746",
+			"v0.0.0-trial-8cbc12bc8746",
 			[]string{
 				"this program is v0.0.0-trial-000000000000, and the manager is v0.0.0-trial-8cbc12bc8746: explain and plan can show other decisions than " +
 					"those of the manager. Build kubectl-everynode from the checkout of the manager: make install",

@@ -167,7 +167,9 @@ var hardening = map[string]mutant{
 		"rollout.go", " || w.start.phase == task.CheckExpires\n", "\n",
 	},
 	"a node that is not asked yet is said to need the task": {
-		"expires.go", "return !sb.keepsRun(w.node) || rec.Expiry == nil ||", "return false && !sb.keepsRun(w.node) || false && rec.Expiry == nil ||",
+		"expires.go",
+		"return !sb.keepsRun(w.node) || rec.Expiry == nil ||",
+		"return false && !sb.keepsRun(w.node) || false && rec.Expiry == nil ||",
 	},
 	"a step is passed while its nodes wait": {
 		"rollout.go", "return st.quota != nil || ro.stepWaitsFor(w)", "return st.quota != nil",

@@ -364,7 +364,14 @@ func testReimage(t *testing.T, c *cluster.Cluster, client kubernetes.Interface) 
 	if out, _, err := c.Exec(t.Context(), "node-1", "ls", "/etc/kept"); err == nil {
 		t.Errorf("a file survived the new image: %q", out)
 	}
-	if got := run(t, client, pod("reimaged", "node-1", "get", "https://10.96.0.1/version")); !strings.Contains(got, "v"+c.KubernetesVersion()+".") {
+	if got := run(
+		t,
+		client,
+		pod("reimaged", "node-1", "get", "https://10.96.0.1/version"),
+	); !strings.Contains(
+		got,
+		"v"+c.KubernetesVersion()+".",
+	) {
 		t.Errorf("the API server's answer to a pod after the new image: %q", got)
 	}
 }

@@ -63,7 +63,9 @@ func (f *fleet) job(name, script, outcomes string, change func(*v1alpha1.NodeJob
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name},
 		Spec: v1alpha1.NodeJobSpec{
 			Nodes: v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{
-				MatchExpressions: []metav1.LabelSelectorRequirement{{Key: "example.com/none", Operator: metav1.LabelSelectorOpDoesNotExist}},
+				MatchExpressions: []metav1.LabelSelectorRequirement{
+					{Key: "example.com/none", Operator: metav1.LabelSelectorOpDoesNotExist},
+				},
 			}},
 			Task: v1alpha1.TaskSpec{Script: script},
 		},

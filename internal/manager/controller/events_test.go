@@ -212,7 +212,12 @@ func TestEventsOfConditions(t *testing.T) {
 	}}
 	r.announceConditions(t.Context(), job, status)
 	status.Conditions = []metav1.Condition{
-		{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonPodNotStarting, Message: "on 1 node the pod does not start"},
+		{
+			Type:    v1alpha1.ConditionReconciling,
+			Status:  metav1.ConditionTrue,
+			Reason:  v1alpha1.ReasonPodNotStarting,
+			Message: "on 1 node the pod does not start",
+		},
 	}
 	r.announceConditions(t.Context(), job, status)
 	status.Conditions[0].Reason = v1alpha1.ReasonInProgress

@@ -135,9 +135,13 @@ func TestBudgets(t *testing.T) {
 			budget: limited(seatless, tasksFrozen), want: []string{startA}, holds: []types.UID{"a-uid"},
 		},
 		"a node that is prepared waits, and stays cordoned, until the manager knows whether it has its seat": {
-			job: []func(*v1alpha1.NodeJob){cordoning, upToUnavailable(1)}, a: []func(*Node){cordonedBy(jobKey)},
-			budget: NodeBudget{Limited: true, Unknown: true}, cause: causeBudget,
-			message: "the manager does not know yet what its NodeDisruptionBudgets allow", holds: []types.UID{"a-uid"}, claims: []types.UID{},
+			job:     []func(*v1alpha1.NodeJob){cordoning, upToUnavailable(1)},
+			a:       []func(*Node){cordonedBy(jobKey)},
+			budget:  NodeBudget{Limited: true, Unknown: true},
+			cause:   causeBudget,
+			message: "the manager does not know yet what its NodeDisruptionBudgets allow",
+			holds:   []types.UID{"a-uid"},
+			claims:  []types.UID{},
 		},
 		"a node that is drained continues while its budget is closed": {
 			job: []func(*v1alpha1.NodeJob){draining, drainsSince("a", 10)}, a: []func(*Node){byHand},

@@ -210,7 +210,13 @@ func TestAStepTakesTheQuarantinedNodeWithoutASeat(t *testing.T) {
 		in.Nodes[1].UID: {Limited: true, Allowed: true},
 	}
 	p := Next(in)
-	if got := []string{p.Nodes[0].Reason, p.Nodes[1].Reason}; !slices.Equal(got, []string{v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonWaitingForBudget}) {
+	if got := []string{
+		p.Nodes[0].Reason,
+		p.Nodes[1].Reason,
+	}; !slices.Equal(
+		got,
+		[]string{v1alpha1.ReasonWaitingForStep, v1alpha1.ReasonWaitingForBudget},
+	) {
 		t.Errorf("%q, want the canary to be b, which claims: %q", got, told(p))
 	}
 }

@@ -73,7 +73,8 @@ func newTruth() truth {
 
 // noteTask notes that the task of a pod has started, or may have. No manager knows what happens in a pod after another client has changed it.
 func (h *history) noteTask(pod *simPod) {
-	if pod.Runs == task.Task && h.isMade(pod) && pod.answer != saysYes && pod.answer != saysError && !pod.NotStarted && h.made[pod.UID] == pod {
+	if pod.Runs == task.Task && h.isMade(pod) && pod.answer != saysYes && pod.answer != saysError && !pod.NotStarted &&
+		h.made[pod.UID] == pod {
 		h.lastTask[pod.machine] = lastTask{pod, pod.Revision}
 	}
 }

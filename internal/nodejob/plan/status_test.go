@@ -383,7 +383,11 @@ func TestConditions(t *testing.T) {
 			status := Next(tt.in).Status
 			var got []string
 			complete := status.Conditions[0] // kubectl prints its message, so it is that of the condition that is True, if any is
-			if i := slices.IndexFunc(status.Conditions[:3], func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue }); i > 0 && complete.Message == status.Conditions[i].Message {
+			if i := slices.IndexFunc(
+				status.Conditions[:3],
+				func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue },
+			); i > 0 &&
+				complete.Message == status.Conditions[i].Message {
 				status.Conditions[0].Message = "the same"
 			}
 			for _, c := range status.Conditions {

@@ -23,12 +23,31 @@ func TestADrainLeavesTheManager(t *testing.T) {
 		p.Spec.NodeName, p.Status.Phase = node, corev1.PodRunning
 		return p
 	}
-	leads, waits, web := pod(ManagerNamespace, "everynode-manager-a", "n1"), pod(ManagerNamespace, "everynode-manager-b", "n2"), pod("shop", "everynode-manager-c", "n1")
+	leads, waits, web := pod(
+		ManagerNamespace,
+		"everynode-manager-a",
+		"n1",
+	), pod(
+		ManagerNamespace,
+		"everynode-manager-b",
+		"n2",
+	), pod(
+		"shop",
+		"everynode-manager-c",
+		"n1",
+	)
 	c := fake.NewClientBuilder().WithObjects(leads, waits, web).
 		WithIndex(&corev1.Pod{}, "spec.nodeName", func(o client.Object) []string { return []string{o.(*corev1.Pod).Spec.NodeName} }).Build()
 	for node, want := range map[string]string{"n1": "everynode-manager-c", "n2": "everynode-manager-b"} {
 		var evicted []string
-		err := EachPodToEvict(t.Context(), c, node, "n1", &v1alpha1.DrainSpec{}, func(p *corev1.Pod, _ plan.DrainPod) { evicted = append(evicted, p.Name) })
+		err := EachPodToEvict(
+			t.Context(),
+			c,
+			node,
+			"n1",
+			&v1alpha1.DrainSpec{},
+			func(p *corev1.Pod, _ plan.DrainPod) { evicted = append(evicted, p.Name) },
+		)
 		if err != nil || len(evicted) != 1 || evicted[0] != want {
 			t.Errorf("%s: %q, want %s; %v", node, evicted, want, err)
 		}
