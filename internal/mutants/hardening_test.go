@@ -316,7 +316,7 @@ var hardening = map[string]mutant{
 		"capacity.go", ".Claimed && w.node.Name != c.in.OwnNode,", ".Claimed,",
 	},
 	"a cordoned node with a seat is taken for claimed": {
-		"budget.go", "(b.Claimed || b.Seat == \"\" && !b.Unknown)", "true",
+		"budget.go", "(b.Claimed || b.Seat == \"\" && !b.Unknown)", "(b.Claimed || true)",
 	},
 }
 
