@@ -53,7 +53,8 @@ type oracle struct {
 	before map[types.UID]bool
 	// again are those of them of which a manager may or may not know so: the status was not written, or the node had run it before.
 	again map[types.UID]bool
-	// turned are the nodes that were in notReady when they were no longer selected, and have not been Ready since.
+	// turned are the nodes that were in notReady when they were no longer selected, or their failure became known, and that have not
+	// been Ready since.
 	turned map[types.UID]bool
 	// beginsUnready are those on which the revision starts in this pass.
 	beginsUnready []types.UID
@@ -180,7 +181,9 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 			continue
 		}
 		unwell := h.isUnwell(node)
-		if h.notReady[node.UID] != "" && !h.selected(node) {
+		// A user who cordons a node and has it run again knows its failure, and then it counts as it is.
+		known := goingAway(node) && (h.notReady[node.UID] == "" || node.On.Label != h.rev)
+		if h.notReady[node.UID] != "" && (known || !h.selected(node)) {
 			h.turned[node.UID] = true
 		}
 		waits := h.awaited(node) && h.ran(node, in.Pods) // and may count as failed after the deadline
@@ -196,8 +199,6 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 			}
 			h.soaked[node.UID] = true
 		}
-		// A user who cordons a node and has it run again knows its failure, and then it counts as it is.
-		known := goingAway(node) && (h.notReady[node.UID] == "" || node.On.Label != h.rev)
 		if h.selected(node) && h.ran(node, in.Pods) && (h.exhausted(node) || unwell && !known) {
 			h.notReady[node.UID] = node.MachineID
 		} else {
