@@ -53,8 +53,7 @@ type oracle struct {
 	before map[types.UID]bool
 	// again are those of them of which a manager may or may not know so: the status was not written, or the node had run it before.
 	again map[types.UID]bool
-	// turned are the nodes that were in notReady when they were no longer selected, or their failure became known, and that have not
-	// been Ready since.
+	// turned are the nodes that left notReady without being Ready, and have not been Ready since.
 	turned map[types.UID]bool
 	// beginsUnready are those on which the revision starts in this pass.
 	beginsUnready []types.UID
@@ -183,7 +182,8 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 		unwell := h.isUnwell(node)
 		// A user who cordons a node and has it run again knows its failure, and then it counts as it is.
 		known := goingAway(node) && (h.notReady[node.UID] == "" || node.On.Label != h.rev)
-		if h.notReady[node.UID] != "" && (known || !h.selected(node)) {
+		noted := h.selected(node) && h.ran(node, in.Pods) && (h.exhausted(node) || unwell && !known)
+		if h.notReady[node.UID] != "" && !noted && (node.Ready != corev1.ConditionTrue || !h.selected(node)) {
 			h.turned[node.UID] = true
 		}
 		waits := h.awaited(node) && h.ran(node, in.Pods) // and may count as failed after the deadline
@@ -199,7 +199,7 @@ func (h *history) saw(in Input, before v1alpha1.NodeJobStatus) {
 			}
 			h.soaked[node.UID] = true
 		}
-		if h.selected(node) && h.ran(node, in.Pods) && (h.exhausted(node) || unwell && !known) {
+		if noted {
 			h.notReady[node.UID] = node.MachineID
 		} else {
 			delete(h.notReady, node.UID)
