@@ -70,7 +70,7 @@ func man(command *cobra.Command, dir string) error {
 		return err
 	}
 	text := strings.Replace(page.String(), time.Time{}.Format("Jan 2006"), "", 1)
-	if err := os.WriteFile(filepath.Join(dir, name+".1"), []byte(text), 0o644); err != nil { //nolint:gosec // others may read man pages
+	if err := save(filepath.Join(dir, name+".1"), []byte(text)); err != nil {
 		return err
 	}
 	for _, inner := range command.Commands() {
@@ -79,6 +79,11 @@ func man(command *cobra.Command, dir string) error {
 		}
 	}
 	return nil
+}
+
+// save writes a page, which ends with one newline.
+func save(path string, page []byte) error {
+	return os.WriteFile(path, append(bytes.TrimRight(page, "\n"), '\n'), 0o644) //nolint:gosec // others may read pages
 }
 
 const head = "# Reference of kubectl everynode\n\n" +
@@ -96,7 +101,7 @@ func markdown(root *cobra.Command, path string) error {
 	if err := section(root, &page); err != nil {
 		return err
 	}
-	return os.WriteFile(path, append(bytes.TrimRight(page.Bytes(), "\n"), '\n'), 0o644) //nolint:gosec // others may read pages
+	return save(path, page.Bytes())
 }
 
 func section(command *cobra.Command, page *bytes.Buffer) error {

@@ -41,10 +41,10 @@ func records(root, path string) error {
 	}
 	page := bytes.NewBufferString(recordHead)
 	for _, name := range recordTypes {
-		fmt.Fprintf(page, "## %s\n\n| Field | |\n|---|---|\n%s\n", name, rowsOf(types[name]))
+		writeFields(page, name, types[name])
 	}
 	fmt.Fprintf(page, "## Labels, annotations and finalizers\n\n| Key | |\n|---|---|\n%s", rowsOfKeys(keys))
-	return os.WriteFile(path, page.Bytes(), 0o644) //nolint:gosec // others may read pages
+	return save(path, page.Bytes())
 }
 
 const outputHead = "# Output for programs\n\n" +
@@ -66,9 +66,9 @@ func outputs(root, path string) error {
 	}
 	page := bytes.NewBufferString(outputHead)
 	for _, t := range outputTypes {
-		fmt.Fprintf(page, "## %s\n\n| Field | |\n|---|---|\n%s\n", t[0], rowsOf(types[t[1]]))
+		writeFields(page, t[0], types[t[1]])
 	}
-	return os.WriteFile(path, append(bytes.TrimRight(page.Bytes(), "\n"), '\n'), 0o644) //nolint:gosec // others may read pages
+	return save(path, page.Bytes())
 }
 
 const reasonHead = "# Reasons\n\n" +
@@ -112,7 +112,7 @@ func reasons(root, path string) error {
 		}
 		page.WriteString(row(shown, "", rows[name], nil))
 	}
-	return os.WriteFile(path, page.Bytes(), 0o644) //nolint:gosec // others may read pages
+	return save(path, page.Bytes())
 }
 
 // parse returns the structs, and the constants with a comment, of Go files.
@@ -139,6 +139,11 @@ func parse(root string, patterns ...string) (map[string]*ast.StructType, []*ast.
 		}
 	}
 	return types, values, nil
+}
+
+// writeFields writes the table of the fields of a type.
+func writeFields(page *bytes.Buffer, title string, fields *ast.StructType) {
+	fmt.Fprintf(page, "## %s\n\n| Field | |\n|---|---|\n%s\n", title, rowsOf(fields))
 }
 
 // rowsOf returns a row for each comment. A field without a comment shares that of the field before it.
