@@ -280,7 +280,7 @@ var hardening = map[string]mutant{
 		"recording.go", " && !marksSuccess(node, a.Record)", "",
 	},
 	"a node is disrupted without a claim": {
-		"budget.go", "closed.blocks() || !known || !b.Limited || b.Claimed", "true || !known || !b.Limited || b.Claimed",
+		"budget.go", "closed.blocks() || !b.Limited || !c.needsClaim", "true || !b.Limited || !c.needsClaim",
 	},
 	"a node is claimed although its budgets do not allow it": {
 		"budget.go", "case !b.Allowed:", "case !b.Allowed && false:",

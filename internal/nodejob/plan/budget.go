@@ -107,8 +107,8 @@ func (j *job) hasBegun(node *Node) bool {
 // budgetBlock is what the budgets of a node prevent, after all other checks have passed. A rollback claims nothing, because the node
 // must not stay as the task has left it.
 func (c *capacity) budgetBlock(w *nodePlan) block {
-	b, known := c.in.Budgets[w.node.UID]
-	if closed := c.closedBlock(w); closed.blocks() || !known || !b.Limited || b.Claimed || c.hasBegun(w.node) {
+	b := c.in.Budgets[w.node.UID]
+	if closed := c.closedBlock(w); closed.blocks() || !b.Limited || !c.needsClaim(w.node) {
 		return closed
 	}
 	wait := block{cause: causeBudget, reason: v1alpha1.ReasonWaitingForBudget}
@@ -128,12 +128,18 @@ func (c *capacity) budgetBlock(w *nodePlan) block {
 	return wait
 }
 
-// closedBlock is what closed budgets prevent on a node that is not claimed yet.
+// needsClaim reports whether budgets select a node that is not claimed, and on which no run has begun.
+func (c *capacity) needsClaim(node *Node) bool {
+	b, known := c.in.Budgets[node.UID]
+	return known && !b.Claimed && !c.hasBegun(node)
+}
+
+// closedBlock is what closed budgets prevent on a node that needs a claim.
 func (c *capacity) closedBlock(w *nodePlan) block {
-	b, known := c.in.Budgets[w.node.UID]
-	if !known || b.Claimed || c.hasBegun(w.node) {
+	if !c.needsClaim(w.node) {
 		return block{}
 	}
+	b := c.in.Budgets[w.node.UID]
 	return c.windowBlock(w, &b)
 }
 
