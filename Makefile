@@ -143,7 +143,7 @@ generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, apply c
 	go -C test run ./cmd/everynode-reference outputs ../docs/reference/outputs.md
 	go test ./internal/docs -run=TestThePageOfMetrics -update
 	{ printf '# Flags of the manager\n\n`make generate` writes this page from `everynode --help`.\n\n```text\n'; \
-	  go run ./cmd/everynode --help 2>&1 | sed 's/^  -/  --/'; printf '```\n'; } > docs/reference/manager.md
+	  go run ./cmd/everynode --help | sed 's/^  -/  --/'; printf '```\n'; } > docs/reference/manager.md
 	$(CONTROLLER_GEN) rbac:roleName=everynode-manager paths=./internal/manager/controller paths=./internal/manager/guardcontroller paths=./internal/manager/budgetcontroller paths=./internal/manager/metricsauth paths=./internal/manager/policies paths=./internal/manager/requirements paths=./internal/uninstall output:rbac:dir=config/rbac
 	{ printf '# make generate writes this file from rules.yaml.\napiVersion: monitoring.coreos.com/v1\nkind: PrometheusRule\nmetadata:\n  name: everynode\n  namespace: everynode-system\nspec:\n'; \
 	  sed -e '/^#/d' -e 's/^/  /' config/monitoring/rules.yaml; } > config/monitoring/prometheusrule.yaml

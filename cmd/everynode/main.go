@@ -9,6 +9,7 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"io"
 	"log/slog"
 	"net"
 	"os"
@@ -127,11 +128,8 @@ func parse(args []string) (flags, error) {
 		return nil
 	})
 	set.BoolVar(&f.version, "version", false, "print the version and exit")
-	if err := set.Parse(args); err != nil {
+	if err := readFlags(set, args); err != nil {
 		return f, err
-	}
-	if set.NArg() > 0 {
-		return f, fmt.Errorf("unexpected argument %q", set.Arg(0))
 	}
 	if f.runnerImage == "" && !f.version {
 		return f, errors.New("--runner-image is empty: name the image of everynode-runner that belongs to this manager")
@@ -220,6 +218,20 @@ func secretNames(value string) ([]string, error) {
 		}
 	}
 	return names, nil
+}
+
+// readFlags sets the flags. It prints the help to stdout, and leaves errors to its caller.
+func readFlags(set *flag.FlagSet, args []string) error {
+	set.SetOutput(io.Discard)
+	err := set.Parse(args)
+	if errors.Is(err, flag.ErrHelp) {
+		set.SetOutput(os.Stdout)
+		set.Usage()
+	}
+	if err == nil && set.NArg() > 0 {
+		err = fmt.Errorf("unexpected argument %q", set.Arg(0))
+	}
+	return err
 }
 
 func main() {

@@ -4,6 +4,10 @@
 package main
 
 import (
+	"errors"
+	"flag"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -13,6 +17,32 @@ import (
 	"github.com/everynode/everynode/internal/manager/archive"
 	"github.com/everynode/everynode/internal/manager/notify"
 )
+
+// Pages and scripts read the flags from stdout, where nothing else is written.
+func TestHelpGoesToStdout(t *testing.T) {
+	file, err := os.Create(filepath.Join(t.TempDir(), "stdout"))
+	if err != nil {
+		t.Fatal(err)
+	}
+	stdout := os.Stdout
+	os.Stdout = file
+	_, helpErr := parse([]string{"--help"})
+	_, wrongErr := parse([]string{"--no-such-flag"})
+	os.Stdout = stdout
+	if err := file.Close(); err != nil {
+		t.Fatal(err)
+	}
+	written, err := os.ReadFile(file.Name())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if !errors.Is(helpErr, flag.ErrHelp) || !strings.Contains(string(written), "\n  -version\n") {
+		t.Errorf("--help: %v, and stdout is:\n%s", helpErr, written)
+	}
+	if wrongErr == nil || strings.Contains(string(written), "no-such-flag") {
+		t.Errorf("a wrong flag: %v, and stdout is:\n%s", wrongErr, written)
+	}
+}
 
 func TestParsePullSecrets(t *testing.T) {
 	tests := map[string]struct {
