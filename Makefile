@@ -131,9 +131,8 @@ bench-go: ## Measure the planners, a pass of the controller, and the command lin
 generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, apply configurations, the CRDs, JSON schemas and references, the manager's role, the PrometheusRule, and the chart's copies of manifests.
 	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
 	$(CONTROLLER_GEN) applyconfiguration paths=./api/v1alpha1/...
-	go -C tools run ./crdfinish -misplaced ../internal/cli/misplaced.yaml -schemas ../config/schemas ../config/crd/everynode.dev_nodejobs.yaml template
-	go -C tools run ./crdfinish -schemas ../config/schemas ../config/crd/everynode.dev_nodeguards.yaml template
-	go -C tools run ./crdfinish -schemas ../config/schemas ../config/crd/everynode.dev_nodedisruptionbudgets.yaml template
+	for kind in nodejobs nodeguards nodedisruptionbudgets; do \
+		go -C tools run ./crdfinish -misplaced ../internal/cli/misplaced.yaml -schemas ../config/schemas ../config/crd/everynode.dev_$$kind.yaml template || exit 1; done
 	$(CRD_REF_DOCS) --log-level=ERROR --source-path=api/v1alpha1 --config=docs/reference/config.yaml --templates-dir=docs/reference/templates --renderer=markdown --output-path=docs/reference/api.md
 	sed -E -i -e 's#_?\[(int32|UID|IntOrString)\]\([^)]*\)_?#_\1_#g' -e 's/3\.1536e\+07/31536000/g' docs/reference/api.md
 	go -C test run ./cmd/everynode-reference markdown ../docs/reference/kubectl-everynode.md

@@ -74,10 +74,6 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.GuardCountsApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("GuardTarget"):
 		return &apiv1alpha1.GuardTargetApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("GuardUpdateStrategy"):
-		return &apiv1alpha1.GuardUpdateStrategyApplyConfiguration{}
-	case v1alpha1.SchemeGroupVersion.WithKind("HeldNode"):
-		return &apiv1alpha1.HeldNodeApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("MaintenanceSpec"):
 		return &apiv1alpha1.MaintenanceSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("NodeAtRisk"):

@@ -86,7 +86,7 @@ func TestGoldenObjectsAreRead(t *testing.T) {
 
 // alwaysWritten are the fields that the types write even if they are empty.
 var alwaysWritten = []string{
-	"status.nodes.matched",
+	"status.nodes.total",
 	"status.nodes.done",
 	"status.nodes.running",
 	"status.nodes.waiting",
@@ -97,14 +97,11 @@ var alwaysWritten = []string{
 	"status.nodes.excluded",
 	"status.nodes.nonCompliant",
 	"status.nodes.checkErrors",
-	"status.nodes.guarded",
 	"status.nodes.ready",
 	"status.nodes.updated",
-	"status.nodes.held",
 	"status.nodes.released",
 	"status.nodes.unavailable",
-	"status.nodes.selected",
-	"status.nodes.joining",
+	"status.nodes.exempt",
 	"status.nodes.seats",
 	"status.nodes.exceeding",
 	"status.disruptionsAllowed",

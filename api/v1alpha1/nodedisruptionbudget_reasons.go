@@ -13,11 +13,11 @@ const (
 	ReasonFrozenWithoutEnd = "FrozenWithoutEnd"
 	// ReasonWindowClosed means that no window is open, or the date is excepted.
 	ReasonWindowClosed = "WindowClosed"
-	// ReasonPaceNotReached means that spec.secondsBetween has not passed since the last disruption ended.
+	// ReasonPaceNotReached means that spec.paceSeconds has not passed since the last disruption ended.
 	ReasonPaceNotReached = "PaceNotReached"
-	// ReasonRequirementNotMet means that a requirement of spec.requires is not met.
+	// ReasonRequirementNotMet means that a requirement of spec.requirements is not met.
 	ReasonRequirementNotMet = "RequirementNotMet"
-	// ReasonRequirementUnknown means that a requirement of spec.requires cannot be checked. Then no disruption begins.
+	// ReasonRequirementUnknown means that a requirement of spec.requirements cannot be checked. Then no disruption begins.
 	ReasonRequirementUnknown = "RequirementUnknown"
 	// ReasonExpired means that spec.expiresAt has passed. On a node of a NodeJob, it means that the task is no longer needed there
 	// (spec.expires), and is rolled back if it had run.

@@ -15,10 +15,10 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=nodedisruptionbudgets,singular=nodedisruptionbudget,scope=Cluster,shortName=ndb,categories=everynode
-// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes.selected`,description="Nodes that are selected"
-// +kubebuilder:printcolumn:name="Allowed",type=integer,JSONPath=`.status.disruptionsAllowed`,description="Disruptions that may begin now"
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes.total`,description="Nodes that are selected"
 // +kubebuilder:printcolumn:name="Unavailable",type=integer,JSONPath=`.status.nodes.unavailable`,description="Nodes that use the budget"
 // +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.nodes.waiting`,description="Nodes that wait for the budget"
+// +kubebuilder:printcolumn:name="Allowed",type=integer,JSONPath=`.status.disruptionsAllowed`,description="Disruptions that may begin now"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
 // +kubebuilder:printcolumn:name="Expires",type=string,JSONPath=`.spec.expiresAt`,priority=1
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
@@ -56,7 +56,7 @@ type NodeDisruptionBudgetList struct {
 // a window is open, the date is not excepted, the pace is reached, and all requirements are met. If several budgets select a node, all
 // must allow it.
 //
-// +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows) || has(self.exceptDates) || has(self.secondsBetween) || has(self.requires)",message="spec limits nothing: set limits, windows, exceptDates, secondsBetween or requires; to freeze all nodes: limits: [{maxUnavailable: 0}]"
+// +kubebuilder:validation:XValidation:rule="has(self.limits) || has(self.windows) || has(self.exceptDates) || has(self.paceSeconds) || has(self.requirements)",message="spec limits nothing: set limits, windows, exceptDates, paceSeconds or requirements; to freeze all nodes: limits: [{maxUnavailable: 0}]"
 type NodeDisruptionBudgetSpec struct {
 	// selector selects nodes by their labels. If unset, all nodes are selected. An empty selector is rejected, because it may be the
 	// result of a misspelled field.
@@ -66,11 +66,11 @@ type NodeDisruptionBudgetSpec struct {
 	// +kubebuilder:validation:XValidation:rule="(has(self.matchLabels) && self.matchLabels.size() > 0) || (has(self.matchExpressions) && self.matchExpressions.size() > 0)",message="the selector is empty: write selector.matchLabels.KEY: VALUE, or omit selector for all nodes"
 	Selector *metav1.LabelSelector `json:"selector,omitempty"`
 
-	// scope is Disruptions or Tasks. Disruptions, the default, limits what makes nodes unavailable: drains, and NodeJobs that cordon,
-	// drain or reboot. With Tasks, no NodeJob starts anything on the selected nodes while the budget is closed.
+	// appliesTo is Disruptions or AllTasks. Disruptions, the default, limits what makes nodes unavailable: drains, and NodeJobs that
+	// cordon, drain or reboot. With AllTasks, no NodeJob starts anything on the selected nodes while the budget is closed.
 	// +optional
 	// +kubebuilder:default=Disruptions
-	Scope BudgetScope `json:"scope,omitempty"`
+	AppliesTo BudgetAppliesTo `json:"appliesTo,omitempty"`
 
 	// limits are how many nodes may be unavailable at the same time: at most 8. All must hold.
 	// +optional
@@ -88,7 +88,7 @@ type NodeDisruptionBudgetSpec struct {
 	Windows []BudgetWindow `json:"windows,omitempty"`
 
 	// exceptDates are dates on which no disruption begins, each as YYYY-MM-DD, or as YYYY-MM-DD/YYYY-MM-DD with the first and the last
-	// date: at most 64. A date is that of the time zone of each window; without windows, of exceptTimeZone.
+	// date: at most 64.
 	//
 	// Example: ["2026-12-24/2027-01-02"]
 	// +optional
@@ -101,28 +101,29 @@ type NodeDisruptionBudgetSpec struct {
 	// +kubebuilder:validation:items:XValidation:rule="self.split('/')[0] <= self.split('/')[self.split('/').size() - 1]",message="the last date must not be before the first one"
 	ExceptDates []string `json:"exceptDates,omitempty"`
 
-	// exceptTimeZone is the time zone of exceptDates if there are no windows, as a name of the IANA time zone database. The default is
-	// UTC.
+	// timeZone is the time zone of windows and exceptDates, as a name of the IANA time zone database. The default is UTC.
+	//
+	// Example: Europe/Berlin
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+/-]*$') && self != 'Local' && timestamp('2026-01-01T00:00:00Z').getHours(self) >= 0",message="exceptTimeZone must be a name of the IANA time zone database, such as Europe/Berlin"
-	ExceptTimeZone string `json:"exceptTimeZone,omitempty"`
+	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+/-]*$') && self != 'Local' && timestamp('2026-01-01T00:00:00Z').getHours(self) >= 0",message="timeZone must be a name of the IANA time zone database, such as Europe/Berlin"
+	TimeZone string `json:"timeZone,omitempty"`
 
-	// secondsBetween is the minimum time in seconds between the end of one disruption and the begin of the next: 0 to 604800. The
+	// paceSeconds is the minimum time in seconds between the end of one disruption and the begin of the next: 0 to 604800. The
 	// default is 0.
 	// +optional
 	// +kubebuilder:validation:Minimum=0
 	// +kubebuilder:validation:Maximum=604800
-	SecondsBetween *int32 `json:"secondsBetween,omitempty"`
+	PaceSeconds *int32 `json:"paceSeconds,omitempty"`
 
-	// requires are requirements that must all be met before a disruption begins: at most 8. The manager checks each every 15 seconds. A
+	// requirements are what must all be met before a disruption begins: at most 8. The manager checks each every 15 seconds. A
 	// requirement that cannot be checked is not met. What has begun is not stopped.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
 	// +kubebuilder:validation:MinItems=1
 	// +kubebuilder:validation:MaxItems=8
-	Requires []BudgetRequirement `json:"requires,omitempty"`
+	Requirements []BudgetRequirement `json:"requirements,omitempty"`
 
 	// joiningNodes is Exempt or Included. With Exempt, the default, a node is not limited and does not count until 10 minutes after it
 	// was created, so that a NodeJob can prepare it at once.
@@ -130,7 +131,7 @@ type NodeDisruptionBudgetSpec struct {
 	// +kubebuilder:default=Exempt
 	JoiningNodes JoiningNodes `json:"joiningNodes,omitempty"`
 
-	// enforcement is Enforce or Audit. Enforce is the default. With Audit, the status shows what the budget would allow, and nothing
+	// enforcement is Enforce or Report. Enforce is the default. With Report, the status shows what the budget would allow, and nothing
 	// is held.
 	// +optional
 	// +kubebuilder:default=Enforce
@@ -140,10 +141,10 @@ type NodeDisruptionBudgetSpec struct {
 	// +optional
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
 
-	// reason says why the budget exists, for those whose work waits for it: at most 1024 characters.
+	// description says why the budget exists, for those whose work waits for it: at most 1024 characters.
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
-	Reason string `json:"reason,omitempty"`
+	Description string `json:"description,omitempty"`
 }
 
 // BudgetLimit is a maximum number of unavailable nodes.
@@ -179,14 +180,6 @@ type BudgetWindow struct {
 	// +kubebuilder:validation:XValidation:rule="self.contains('TZ=') || self.matches('(?i)^ *([*?](/[1-9][0-9]*)?|[0-5]?[0-9](-[0-5]?[0-9])?(/[1-9][0-9]*)?)(,([*?](/[1-9][0-9]*)?|[0-5]?[0-9](-[0-5]?[0-9])?(/[1-9][0-9]*)?))* +([*?](/[1-9][0-9]*)?|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?(/[1-9][0-9]*)?)(,([*?](/[1-9][0-9]*)?|([01]?[0-9]|2[0-3])(-([01]?[0-9]|2[0-3]))?(/[1-9][0-9]*)?))* +([*?](/[1-9][0-9]*)?|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?(/[1-9][0-9]*)?)(,([*?](/[1-9][0-9]*)?|(0?[1-9]|[12][0-9]|3[01])(-(0?[1-9]|[12][0-9]|3[01]))?(/[1-9][0-9]*)?))* +([*?](/[1-9][0-9]*)?|(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?(/[1-9][0-9]*)?)(,([*?](/[1-9][0-9]*)?|(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec)(-(0?[1-9]|1[0-2]|jan|feb|mar|apr|may|jun|jul|aug|sep|oct|nov|dec))?(/[1-9][0-9]*)?))* +([*?](/[1-9][0-9]*)?|([0-7]|sun|mon|tue|wed|thu|fri|sat)(-([0-7]|sun|mon|tue|wed|thu|fri|sat))?)(,([*?](/[1-9][0-9]*)?|([0-7]|sun|mon|tue|wed|thu|fri|sat)(-([0-7]|sun|mon|tue|wed|thu|fri|sat))?))* *$')",message="schedule must have five fields, as in a CronJob: minute (0-59), hour (0-23), day of month (1-31), month (1-12, JAN-DEC) and day of week (0-7, SUN-SAT), such as \"0 2 * * SUN\""
 	// +kubebuilder:validation:XValidation:rule="self.matches('^ *[^ ]+ +[^ ]+ +([^ ]+,)?[*?](/1)?[, ]') || self.matches('[ ,][*?](/1)?(,[^ ]*)? *$') || !self.matches('^ *([^ ]+ +){4}[^ ]+ *$')",message="schedule must not restrict both the day of month and the day of week, because either of them would match: use two windows if either should, and two budgets if both should"
 	Schedule string `json:"schedule,omitempty"`
-
-	// timeZone is the time zone of the schedule, as a name of the IANA time zone database. The default is UTC.
-	//
-	// Example: Europe/Berlin
-	// +optional
-	// +kubebuilder:validation:MaxLength=64
-	// +kubebuilder:validation:XValidation:rule="self.matches('^[A-Za-z][A-Za-z0-9_+/-]*$') && self != 'Local' && timestamp('2026-01-01T00:00:00Z').getHours(self) >= 0",message="timeZone must be a name of the IANA time zone database, such as Europe/Berlin"
-	TimeZone string `json:"timeZone,omitempty"`
 
 	// durationSeconds is how long the window stays open in seconds: 60 to 604800.
 	// +required
@@ -272,26 +265,26 @@ type RequiredObject struct {
 	// +kubebuilder:validation:MaxLength=253
 	Name string `json:"name,omitempty"`
 
-	// cel is an expression of the Common Expression Language (CEL) about the variable object, which must be true: at most 1024
+	// expression is an expression of the Common Expression Language (CEL) about the variable object, which must be true: at most 1024
 	// characters.
 	//
 	// Example: object.status.ceph.health == 'HEALTH_OK'
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=1024
-	CEL string `json:"cel,omitempty"`
+	Expression string `json:"expression,omitempty"`
 }
 
-// BudgetScope is what a closed budget holds.
+// BudgetAppliesTo is what a closed budget holds.
 //
-// +kubebuilder:validation:Enum=Disruptions;Tasks
-type BudgetScope string
+// +kubebuilder:validation:Enum=Disruptions;AllTasks
+type BudgetAppliesTo string
 
 const (
-	// ScopeDisruptions holds what makes nodes unavailable.
-	ScopeDisruptions BudgetScope = "Disruptions"
-	// ScopeTasks also holds all attempts of NodeJobs.
-	ScopeTasks BudgetScope = "Tasks"
+	// AppliesToDisruptions holds what makes nodes unavailable.
+	AppliesToDisruptions BudgetAppliesTo = "Disruptions"
+	// AppliesToAllTasks also holds all attempts of NodeJobs.
+	AppliesToAllTasks BudgetAppliesTo = "AllTasks"
 )
 
 // JoiningNodes defines whether a budget applies to nodes that were created a short time ago.
@@ -308,14 +301,14 @@ const (
 
 // BudgetEnforcement defines whether a budget holds anything.
 //
-// +kubebuilder:validation:Enum=Enforce;Audit
+// +kubebuilder:validation:Enum=Enforce;Report
 type BudgetEnforcement string
 
 const (
 	// BudgetEnforce holds what the budget does not allow.
 	BudgetEnforce BudgetEnforcement = "Enforce"
-	// BudgetAudit only reports.
-	BudgetAudit BudgetEnforcement = "Audit"
+	// BudgetReport only reports.
+	BudgetReport BudgetEnforcement = "Report"
 )
 
 // NodeDisruptionBudgetStatus is the most recently observed state of a NodeDisruptionBudget. It is written at most once per second.
@@ -350,7 +343,7 @@ type NodeDisruptionBudgetStatus struct {
 	// +optional
 	Window *BudgetWindowStatus `json:"window,omitempty"`
 
-	// requirements are the states of spec.requires, in the same order.
+	// requirements are the states of spec.requirements, in the same order.
 	// +optional
 	// +listType=map
 	// +listMapKey=name
@@ -379,13 +372,13 @@ type NodeDisruptionBudgetControllerState struct {
 
 // BudgetCounts is the number of selected nodes in each state.
 type BudgetCounts struct {
-	// selected is the number of selected nodes.
+	// total is the number of selected nodes.
 	// +optional
-	Selected int32 `json:"selected"`
-	// joining is the number of selected nodes that are exempt because they were created a short time ago.
+	Total int32 `json:"total"`
+	// exempt is the number of selected nodes that are exempt because they were created a short time ago.
 	// +optional
-	Joining int32 `json:"joining"`
-	// seats is the number of nodes with a ready seat. It is 0 with enforcement Audit.
+	Exempt int32 `json:"exempt"`
+	// seats is the number of nodes with a ready seat. It is 0 with enforcement Report.
 	// +optional
 	Seats int32 `json:"seats"`
 	// unavailable is the number of nodes that use the budget.
@@ -395,43 +388,9 @@ type BudgetCounts struct {
 	// +optional
 	Waiting int32 `json:"waiting"`
 	// exceeding is how many more nodes are unavailable than the limits allow, such as nodes that have failed, or that were drained
-	// without evictions. A limit of 0 does not count. It is 0 with enforcement Audit.
+	// without evictions. A limit of 0 does not count. It is 0 with enforcement Report.
 	// +optional
 	Exceeding int32 `json:"exceeding"`
-}
-
-// UnavailableNode is a node that uses the budget.
-type UnavailableNode struct {
-	// node is the name of the node.
-	// +required
-	Node string `json:"node,omitempty"`
-	// since is the time at which the manager first observed that the node is unavailable.
-	// +optional
-	Since metav1.Time `json:"since,omitzero"`
-	// by describes who or what made the node unavailable, such as "NodeJob node-setup/no-thp" or "cordoned".
-	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	By string `json:"by,omitempty"`
-}
-
-// WaitingNode is a node that waits for the budget.
-type WaitingNode struct {
-	// node is the name of the node.
-	// +required
-	Node string `json:"node,omitempty"`
-	// since is the time at which the manager first observed that the node waits.
-	// +optional
-	Since metav1.Time `json:"since,omitzero"`
-	// by describes who or what waits, such as "NodeJob node-setup/no-thp" or "tainted by Karpenter".
-	// +optional
-	// +kubebuilder:validation:MaxLength=1024
-	By string `json:"by,omitempty"`
-	// reason is the reason in CamelCase, such as MaxUnavailableReached; Open if the disruption may begin now.
-	// +optional
-	Reason string `json:"reason,omitempty"`
-	// message describes why the node waits.
-	// +optional
-	Message string `json:"message,omitempty"`
 }
 
 // BudgetWindowStatus is a window of a budget.

@@ -30,7 +30,7 @@ const (
 	EndedReleaseAnnotation = Group + "/closed-after-release"
 
 	// ApproveReleaseAnnotation, on a node, lists the NodeGuards, as namespace/name and separated by commas, that
-	// may release the node if release.when is Approval. It is removed when the node is available again.
+	// may release the node if release.approval is Required. It is removed when the node is available again.
 	ApproveReleaseAnnotation = Group + "/approve-release"
 
 	// BreakGlassAnnotation, on a node with a release request, makes every NodeGuard release it immediately. The value is

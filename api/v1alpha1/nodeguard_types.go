@@ -17,12 +17,12 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=nodeguards,singular=nodeguard,shortName=ng,categories=everynode
-// +kubebuilder:printcolumn:name="Guarded",type=integer,JSONPath=`.status.nodes.guarded`,description="Nodes that have a pod of the target, or should have"
-// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.nodes.ready`,description="Companions that are ready"
-// +kubebuilder:printcolumn:name="Held",type=integer,JSONPath=`.status.nodes.held`,description="Nodes with a release request that are not released yet"
-// +kubebuilder:printcolumn:name="Released",type=integer,JSONPath=`.status.nodes.released`,description="Released nodes that are not available again yet"
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes.total`,description="Nodes that have a pod of the target, or should have"
 // +kubebuilder:printcolumn:name="Unavailable",type=integer,JSONPath=`.status.nodes.unavailable`,description="Nodes that are released, not Ready, or without a ready pod of the target"
+// +kubebuilder:printcolumn:name="Waiting",type=integer,JSONPath=`.status.nodes.waiting`,description="Nodes with a release request that are not released yet"
 // +kubebuilder:printcolumn:name="Status",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].reason`
+// +kubebuilder:printcolumn:name="Ready",type=integer,JSONPath=`.status.nodes.ready`,priority=1,description="Companions that are ready"
+// +kubebuilder:printcolumn:name="Released",type=integer,JSONPath=`.status.nodes.released`,priority=1,description="Released nodes that are not available again yet"
 // +kubebuilder:printcolumn:name="Message",type=string,JSONPath=`.status.conditions[?(@.type=="Ready")].message`,priority=1
 // +kubebuilder:printcolumn:name="Age",type=date,JSONPath=`.metadata.creationTimestamp`
 // +kubebuilder:validation:XValidation:rule="self.metadata.name.size() <= 63",message="metadata.name must have at most 63 characters, because it becomes a label of each companion: choose a shorter name"
@@ -85,13 +85,7 @@ type NodeGuardSpec struct {
 
 	// release defines when a node with a release request is released.
 	// +optional
-	// +kubebuilder:default={}
 	Release ReleaseSpec `json:"release,omitzero"`
-
-	// updateStrategy defines how companions are replaced after a change of the template.
-	// +optional
-	// +kubebuilder:default={}
-	UpdateStrategy GuardUpdateStrategy `json:"updateStrategy,omitzero"`
 }
 
 // GuardTarget selects the pods whose nodes are guarded. Exactly one of daemonSet and podSelector must be set.
@@ -111,18 +105,17 @@ type GuardTarget struct {
 	PodSelector *metav1.LabelSelector `json:"podSelector,omitempty"`
 }
 
-// ReleaseSpec defines when a node with a release request is released.
+// ReleaseSpec defines when a node with a release request is released. Without approval and check, maxUnavailable alone decides. With
+// both, the node must be approved, and its check must have succeeded.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.when) && self.when == 'Check') == has(self.check)",message="release.check belongs to release.when Check: set both or neither"
 // +kubebuilder:validation:XValidation:rule="!has(self.onDeadline) || has(self.deadlineSeconds)",message="release.onDeadline needs release.deadlineSeconds: say after how many seconds, or leave onDeadline out"
 type ReleaseSpec struct {
-	// when is the condition in addition to maxUnavailable. TargetsReady, the default, has no further condition: nodes without a ready
-	// pod of the target count as unavailable. Check runs release.check. Approval waits for an annotation of the node.
+	// approval is Required if a release must be approved with the annotation everynode.dev/approve-release of the node. If unset, no
+	// approval is needed.
 	// +optional
-	// +kubebuilder:default=TargetsReady
-	When ReleaseCondition `json:"when,omitempty"`
+	Approval ReleaseApproval `json:"approval,omitempty"`
 
-	// check is a pod whose exit code decides whether the node is released. It requires when Check.
+	// check is a pod whose exit code decides whether the node is released. If unset, nothing is checked.
 	// +optional
 	Check *ReleaseCheck `json:"check,omitempty"`
 
@@ -172,13 +165,13 @@ type ReleaseCheck struct {
 	// +kubebuilder:validation:Maximum=3600
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 
-	// intervalSeconds is the time in seconds between the end of a failed check and the start of the next: 5 to 3600. The default is
+	// periodSeconds is the time in seconds between the end of a failed check and the start of the next: 5 to 3600. The default is
 	// 30. A successful check is valid for this time, and for at least 30 seconds.
 	// +optional
 	// +kubebuilder:default=30
 	// +kubebuilder:validation:Minimum=5
 	// +kubebuilder:validation:Maximum=3600
-	IntervalSeconds *int32 `json:"intervalSeconds,omitempty"`
+	PeriodSeconds *int32 `json:"periodSeconds,omitempty"`
 }
 
 // CheckContainer is the container of a check. The variable EVERYNODE_NODE_NAME is set in its environment.
@@ -209,31 +202,14 @@ type CheckContainer struct {
 	Env []corev1.EnvVar `json:"env,omitempty"`
 }
 
-// GuardUpdateStrategy defines how companions are replaced after a change of the template.
+// ReleaseApproval defines whether the release of a node must be approved.
 //
-// +kubebuilder:validation:XValidation:rule="!has(self.maxUnavailable) || (type(self.maxUnavailable) == int ? self.maxUnavailable >= 1 : self.maxUnavailable.matches('^(100|[1-9][0-9]?)%$'))",message="updateStrategy.maxUnavailable must be a number of companions of at least 1, or a percentage from \"1%\" to \"100%\""
-type GuardUpdateStrategy struct {
-	// maxUnavailable is the maximum number of companions that are missing or not ready during the update: a number, or a percentage of
-	// the guarded nodes, which is rounded down to at least one. The default is 1.
-	// +optional
-	// +kubebuilder:default=1
-	// +kubebuilder:validation:XIntOrString
-	// +kubebuilder:validation:MaxLength=4
-	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
-}
-
-// ReleaseCondition is the condition for the release of a node, in addition to maxUnavailable.
-//
-// +kubebuilder:validation:Enum=TargetsReady;Check;Approval
-type ReleaseCondition string
+// +kubebuilder:validation:Enum=Required
+type ReleaseApproval string
 
 const (
-	// ReleaseWhenTargetsReady has no further condition.
-	ReleaseWhenTargetsReady ReleaseCondition = "TargetsReady"
-	// ReleaseWhenCheck releases the node after release.check has ended with exit code 0.
-	ReleaseWhenCheck ReleaseCondition = "Check"
-	// ReleaseWhenApproval releases the node when it has the annotation everynode.dev/approve-release.
-	ReleaseWhenApproval ReleaseCondition = "Approval"
+	// ApprovalRequired releases a node only when it has the annotation everynode.dev/approve-release.
+	ApprovalRequired ReleaseApproval = "Required"
 )
 
 // DeadlineAction defines what happens to a node that has been held for release.deadlineSeconds.
@@ -271,12 +247,13 @@ type NodeGuardStatus struct {
 	// +kubebuilder:validation:MaxItems=100
 	Released []ReleasedNode `json:"released,omitempty"`
 
-	// held are at most 10 nodes that have a release request and are not released yet, in the order in which they are released.
+	// waiting are at most 10 nodes that have a release request and are not released yet, in the order in which they are released. Their
+	// until is the time at which release.onDeadline applies. It is absent after that time, and without a deadline.
 	// +optional
 	// +listType=map
 	// +listMapKey=node
 	// +kubebuilder:validation:MaxItems=10
-	Held []HeldNode `json:"held,omitempty"`
+	Waiting []WaitingNode `json:"waiting,omitempty"`
 
 	// authorization shows whether the API server checked the rights of the user when the NodeGuard was written.
 	// +optional
@@ -315,18 +292,18 @@ type NodeGuardControllerState struct {
 
 // GuardCounts is the number of guarded nodes in each state.
 type GuardCounts struct {
-	// guarded is the number of nodes on which a pod of the target runs or should run.
+	// total is the number of guarded nodes: those on which a pod of the target runs or should run.
 	// +optional
-	Guarded int32 `json:"guarded"`
+	Total int32 `json:"total"`
 	// ready is the number of companions that are ready.
 	// +optional
 	Ready int32 `json:"ready"`
 	// updated is the number of companions with the current revision.
 	// +optional
 	Updated int32 `json:"updated"`
-	// held is the number of nodes that have a release request and are not released yet.
+	// waiting is the number of nodes that have a release request and are not released yet.
 	// +optional
-	Held int32 `json:"held"`
+	Waiting int32 `json:"waiting"`
 	// released is the number of released nodes that are not available again yet.
 	// +optional
 	Released int32 `json:"released"`
@@ -360,32 +337,4 @@ type ReleasedNode struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=1024
 	Message string `json:"message,omitempty"`
-}
-
-// HeldNode is a node that has a release request and is not released yet.
-type HeldNode struct {
-	// node is the name of the node.
-	// +required
-	Node string `json:"node,omitempty"`
-	// requestedAt is the time at which the manager first observed the release request.
-	// +optional
-	RequestedAt metav1.Time `json:"requestedAt,omitzero"`
-	// requestedBy describes the release request, such as "cordoned".
-	// +optional
-	RequestedBy string `json:"requestedBy,omitempty"`
-	// reason is the reason in CamelCase, such as MaxUnavailableReached.
-	// +optional
-	Reason string `json:"reason,omitempty"`
-	// message describes why the node is held.
-	// +optional
-	Message string `json:"message,omitempty"`
-	// releasedWhen describes what must happen before the node is released.
-	// +optional
-	ReleasedWhen string `json:"releasedWhen,omitempty"`
-	// deadline is the time at which release.onDeadline applies. It is absent without a deadline.
-	// +optional
-	Deadline metav1.Time `json:"deadline,omitzero"`
-	// deadlinePassed is true if the node is held after its deadline.
-	// +optional
-	DeadlinePassed bool `json:"deadlinePassed,omitempty"`
 }

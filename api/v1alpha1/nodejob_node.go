@@ -135,16 +135,13 @@ type GateSpec struct {
 	// +kubebuilder:default=NoSchedule
 	Effect GateEffect `json:"effect,omitempty"`
 
-	// scope is Joining, which is the default, or All. Joining taints nodes that are created from now on. All also taints existing
-	// nodes until they are done.
+	// nodes is Joining, which is the default, JoiningAndRebooted or All. Joining taints nodes that are created from now on.
+	// JoiningAndRebooted also taints a node again after it has rebooted, until the task has run again, and requires rerun.onReboot. The
+	// taint is added when the manager observes the new boot, so pods that were on the node before may start earlier. All also taints
+	// existing nodes until they are done, and with rerun.onReboot, nodes that have rebooted.
 	// +optional
 	// +kubebuilder:default=Joining
-	Scope GateScope `json:"scope,omitempty"`
-
-	// onReboot taints a node again after it has rebooted, until the task has run again. It requires rerun.onReboot. The taint is added
-	// when the manager observes the new boot, so pods that were on the node before may start earlier.
-	// +optional
-	OnReboot bool `json:"onReboot,omitempty"`
+	Nodes GateNodes `json:"nodes,omitempty"`
 }
 
 // GateEffect is the effect of the taint of a gate.
@@ -159,16 +156,18 @@ const (
 	GateNoExecute GateEffect = "NoExecute"
 )
 
-// GateScope defines which nodes get the taint of a gate.
+// GateNodes defines which nodes get the taint of a gate.
 //
-// +kubebuilder:validation:Enum=Joining;All
-type GateScope string
+// +kubebuilder:validation:Enum=Joining;JoiningAndRebooted;All
+type GateNodes string
 
 const (
 	// GateJoining taints nodes that are created while the NodeJob has the gate.
-	GateJoining GateScope = "Joining"
+	GateJoining GateNodes = "Joining"
+	// GateJoiningAndRebooted also taints nodes that have rebooted and rerun the task therefore.
+	GateJoiningAndRebooted GateNodes = "JoiningAndRebooted"
 	// GateAll taints every node that is not done.
-	GateAll GateScope = "All"
+	GateAll GateNodes = "All"
 )
 
 // MaintenanceSpec defines what is done to a node around the task.
@@ -209,7 +208,7 @@ type MaintenanceSpec struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 
 	// ignoreWindowsOn are the names of nodes on which the task may start outside of the windows of NodeDisruptionBudgets. Limits, freezes,
-	// exceptDates, secondsBetween and requires of budgets apply to these nodes too. To create or change a NodeJob with this field, a user
+	// exceptDates, paceSeconds and requirements of budgets apply to these nodes too. To create or change a NodeJob with this field, a user
 	// needs the right ignore-windows. It is not part of the revision.
 	//
 	// Example: ["node-7"]

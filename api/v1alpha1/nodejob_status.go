@@ -89,11 +89,12 @@ type NodeJobStatus struct {
 	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
-// NodeCounts is the number of matching nodes in each state: matched = done + running + waiting + failed.
+// NodeCounts is the number of matching nodes in each state: total = done + running + waiting + failed.
 type NodeCounts struct {
-	// matched is the number of nodes that are selected and have no untolerated taint, or that have run the task before they got one.
+	// total is the number of matching nodes: those that are selected and have no untolerated taint, or that have run the task before they
+	// got one.
 	// +optional
-	Matched int32 `json:"matched"`
+	Total int32 `json:"total"`
 	// done is the number of nodes that are done with the current revision. With rerun.onRevisionChange false, any revision counts.
 	// +optional
 	Done int32 `json:"done"`

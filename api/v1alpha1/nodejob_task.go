@@ -155,7 +155,7 @@ type EnvVar struct {
 
 // EnvVarSource is the source of a variable. Exactly one of its fields must be set.
 //
-// +kubebuilder:validation:XValidation:rule="(has(self.nodeFieldRef) ? 1 : 0) + (has(self.configMapKeyRef) ? 1 : 0) + (has(self.secretKeyRef) ? 1 : 0) + (has(self.fieldRef) ? 1 : 0) + (has(self.resourceFieldRef) ? 1 : 0) == 1",message="set exactly one source in task.env.valueFrom, such as nodeFieldRef, configMapKeyRef or secretKeyRef"
+// +kubebuilder:validation:XValidation:rule="(has(self.nodeFieldRef) ? 1 : 0) + (has(self.configMapKeyRef) ? 1 : 0) + (has(self.secretKeyRef) ? 1 : 0) + (has(self.fieldRef) ? 1 : 0) == 1",message="set exactly one source in task.env.valueFrom, such as nodeFieldRef, configMapKeyRef or secretKeyRef"
 type EnvVarSource struct {
 	// configMapKeyRef selects a key of a ConfigMap in the namespace of the NodeJob.
 	// +optional
@@ -168,10 +168,6 @@ type EnvVarSource struct {
 	// fieldRef selects a field of the pod, as in a container.
 	// +optional
 	FieldRef *corev1.ObjectFieldSelector `json:"fieldRef,omitempty"`
-
-	// resourceFieldRef selects a resource of the container, as in a container.
-	// +optional
-	ResourceFieldRef *corev1.ResourceFieldSelector `json:"resourceFieldRef,omitempty"`
 
 	// nodeFieldRef selects a field of the Node on which the pod runs. The manager reads the value when it creates the pod.
 	// +optional

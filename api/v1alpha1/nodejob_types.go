@@ -13,7 +13,7 @@ import (
 // +kubebuilder:object:root=true
 // +kubebuilder:subresource:status
 // +kubebuilder:resource:path=nodejobs,singular=nodejob,shortName=nj,categories=everynode
-// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes.matched`,description="Matching nodes"
+// +kubebuilder:printcolumn:name="Nodes",type=integer,JSONPath=`.status.nodes.total`,description="Matching nodes"
 // +kubebuilder:printcolumn:name="Done",type=integer,JSONPath=`.status.nodes.done`
 // +kubebuilder:printcolumn:name="Running",type=integer,JSONPath=`.status.nodes.running`
 // +kubebuilder:printcolumn:name="Failed",type=integer,JSONPath=`.status.nodes.failed`
@@ -60,7 +60,7 @@ type NodeJobList struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.nodes) && (has(self.nodes.selector) || has(self.nodes.names))",message="nodes has no selector and no names: write nodes.selector.matchLabels.KEY: VALUE, such as kubernetes.io/os: linux for all Linux nodes"
 // +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.nodes) || !has(self.nodes.names)",message="gate applies to nodes that join, and nodes.names to existing nodes: use nodes.selector with a gate"
-// +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.gate.onReboot) || !self.gate.onReboot || (has(self.rerun) && has(self.rerun.onReboot) && self.rerun.onReboot)",message="gate.onReboot closes the gate until the task has run again, which needs rerun.onReboot: set it to true, or leave gate.onReboot out"
+// +kubebuilder:validation:XValidation:rule="!has(self.gate) || !has(self.gate.nodes) || self.gate.nodes != 'JoiningAndRebooted' || (has(self.rerun) && has(self.rerun.onReboot) && self.rerun.onReboot)",message="gate.nodes JoiningAndRebooted closes the gate until the task has run again, which needs rerun.onReboot: set it to true, or leave gate.nodes out"
 // +kubebuilder:validation:XValidation:rule="!has(self.rerun) || !has(self.rerun.onNodeFieldChange) || !self.rerun.onNodeFieldChange || (has(self.task.env) && self.task.env.exists(e, has(e.valueFrom) && has(e.valueFrom.nodeFieldRef)))",message="rerun.onNodeFieldChange compares the values that task.env takes from the Node, and it takes none: add a variable with valueFrom.nodeFieldRef, or leave onNodeFieldChange out"
 // +kubebuilder:validation:XValidation:rule="!has(self.rerun) || !has(self.rerun.onNodeFieldChange) || !self.rerun.onNodeFieldChange || !has(self.task.env) || !has(self.publish) || self.task.env.all(e, !has(e.valueFrom) || !has(e.valueFrom.nodeFieldRef) || self.publish.all(p, (!has(p.label) || e.valueFrom.nodeFieldRef.fieldPath != \"metadata.labels['\" + p.label + \"']\") && (!has(p.annotation) || e.valueFrom.nodeFieldRef.fieldPath != \"metadata.annotations['\" + p.annotation + \"']\")))",message="with rerun.onNodeFieldChange, task.env must not read a label or an annotation that publish writes, because each run could request the next one: publish under another key"
 // +kubebuilder:validation:XValidation:rule="!has(self.ttlSecondsAfterFinished) || !has(self.rerun) || !has(self.rerun.periodSeconds) || self.rerun.periodSeconds == 0",message="with ttlSecondsAfterFinished the NodeJob is gone after its first run: leave it out, or rerun.periodSeconds"

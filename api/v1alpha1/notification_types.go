@@ -51,7 +51,7 @@ type NotifiedState struct {
 
 // NodeGuardNotifications is the state of the notifications of a NodeGuard.
 type NodeGuardNotifications struct {
-	// held are the names of the nodes in status.held for which DrainHeld was reported.
+	// held are the names of the nodes in status.waiting for which DrainHeld was reported.
 	// +optional
 	// +listType=set
 	// +kubebuilder:validation:MaxItems=10

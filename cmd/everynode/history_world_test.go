@@ -77,7 +77,7 @@ func (h *history) createBudget(name string) {
 		spec.Windows = []v1alpha1.BudgetWindow{{Schedule: "*/30 * * * *", DurationSeconds: windowSeconds}}
 	}
 	if h.one(4) {
-		spec.SecondsBetween = new(int32(30))
+		spec.PaceSeconds = new(int32(30))
 	}
 	if h.one(2) {
 		spec.JoiningNodes = v1alpha1.JoiningNodesIncluded
@@ -94,7 +94,7 @@ func (h *history) freeze() {
 		JoiningNodes: v1alpha1.JoiningNodesIncluded,
 	}
 	if h.one(2) {
-		spec.Scope = v1alpha1.ScopeTasks
+		spec.AppliesTo = v1alpha1.AppliesToAllTasks
 	}
 	h.setBudget("freeze", &spec)
 }
@@ -112,10 +112,8 @@ func (h *history) newGuard() *v1alpha1.NodeGuard {
 	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "guard"}}
 	g.Spec.Target.DaemonSet = "storage"
 	g.Spec.MaxUnavailable = new(intstr.FromInt32(1))
-	g.Spec.Release.When = v1alpha1.ReleaseWhenTargetsReady
 	if h.one(2) {
-		g.Spec.Release.When = v1alpha1.ReleaseWhenCheck
-		g.Spec.Release.Check = &v1alpha1.ReleaseCheck{Script: "true", IntervalSeconds: new(int32(20))}
+		g.Spec.Release.Check = &v1alpha1.ReleaseCheck{Script: "true", PeriodSeconds: new(int32(20))}
 	}
 	return g
 }
@@ -150,7 +148,7 @@ func (h *history) newJob(name string) *v1alpha1.NodeJob {
 		spec.Rollout.Steps = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1)), SoakSeconds: 30}, {Name: "all"}}
 	}
 	if h.one(3) {
-		spec.Gate = &v1alpha1.GateSpec{Scope: []v1alpha1.GateScope{v1alpha1.GateJoining, v1alpha1.GateAll}[h.Intn(2)]}
+		spec.Gate = &v1alpha1.GateSpec{Nodes: []v1alpha1.GateNodes{v1alpha1.GateJoining, v1alpha1.GateAll}[h.Intn(2)]}
 	}
 	if name == "second" && h.one(2) {
 		spec.DependsOn = []string{"first"}

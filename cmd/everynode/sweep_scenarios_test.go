@@ -30,7 +30,7 @@ var scenarios = map[string]scenario{
 	}},
 	"everything": {nodes: 4, fails: failsAt("n2 job task", 1, "n2 job task", 2), play: func(w *sweep) {
 		w.apply("job", func(s *v1alpha1.NodeJobSpec) {
-			s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll}
+			s.Gate = &v1alpha1.GateSpec{Nodes: v1alpha1.GateAll}
 			s.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "x.example/kernel"}}
 			s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested}}
 			s.Maintenance.MaxUnavailable = new(intstr.FromInt32(4)) // the failed node must not block the others
@@ -118,14 +118,14 @@ var scenarios = map[string]scenario{
 		w.awaitComplete("second")
 	}},
 	"a gate for nodes that join": {nodes: 2, play: func(w *sweep) {
-		w.apply("job", func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateJoining} })
+		w.apply("job", func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Nodes: v1alpha1.GateJoining} })
 		w.awaitComplete("job")
 		w.join("a")
 		w.await("n3 is done", func() bool { return w.succeededOn("n3 job task") == 1 })
 	}},
 	"deletion with rollback": {nodes: 2, fails: failsAt("n1 job rollback", 1), play: func(w *sweep) {
 		w.apply("job", func(s *v1alpha1.NodeJobSpec) {
-			s.Rollback, s.DeletionPolicy, s.Gate = undo, v1alpha1.DeletionRollback, &v1alpha1.GateSpec{Scope: v1alpha1.GateAll}
+			s.Rollback, s.DeletionPolicy, s.Gate = undo, v1alpha1.DeletionRollback, &v1alpha1.GateSpec{Nodes: v1alpha1.GateAll}
 			s.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "x.example/kernel"}}
 		})
 		w.awaitComplete("job")
@@ -153,7 +153,7 @@ var scenarios = map[string]scenario{
 	}},
 	"again after a reboot": {nodes: 2, play: func(w *sweep) {
 		w.apply("job", func(s *v1alpha1.NodeJobSpec) {
-			s.Rerun.OnReboot, s.Gate = true, &v1alpha1.GateSpec{Scope: v1alpha1.GateJoining, OnReboot: true}
+			s.Rerun.OnReboot, s.Gate = true, &v1alpha1.GateSpec{Nodes: v1alpha1.GateJoiningAndRebooted}
 		})
 		w.awaitComplete("job")
 		w.kubelets.Reboot(w.node("n1"))
@@ -169,15 +169,13 @@ var scenarios = map[string]scenario{
 	}},
 	"a NodeGuard with a check": {nodes: 2, fails: failsAt("n1 check", 1), play: func(w *sweep) {
 		w.guard(func(g *v1alpha1.NodeGuardSpec) {
-			g.Release.When = v1alpha1.ReleaseWhenCheck
-			g.Release.Check = &v1alpha1.ReleaseCheck{Script: "may", IntervalSeconds: new(int32(20))}
+			g.Release.Check = &v1alpha1.ReleaseCheck{Script: "may", PeriodSeconds: new(int32(20))}
 		})
 		w.drainAll("n1")
 	}},
 	"a NodeGuard is deleted": {nodes: 2, fails: func(_, phase string, _ int) bool { return phase == "check" }, play: func(w *sweep) {
 		w.guard(func(g *v1alpha1.NodeGuardSpec) {
-			g.Release.When = v1alpha1.ReleaseWhenCheck
-			g.Release.Check = &v1alpha1.ReleaseCheck{Script: "never", IntervalSeconds: new(int32(20))}
+			g.Release.Check = &v1alpha1.ReleaseCheck{Script: "never", PeriodSeconds: new(int32(20))}
 		})
 		w.beginDrain("n1")
 		w.await("n1 is held", func() bool { return w.attempts("n1 check") > 0 })
@@ -214,7 +212,7 @@ var scenarios = map[string]scenario{
 				{MaxUnavailable: new(intstr.FromInt32(1)), TopologyKey: zoneLabel},
 				{MaxUnavailable: new(intstr.FromInt32(2))},
 			}
-			s.SecondsBetween = new(int32(60))
+			s.PaceSeconds = new(int32(60))
 		})
 		w.apply("job", func(s *v1alpha1.NodeJobSpec) {
 			s.Maintenance.Drain, s.Rollout.MaxConcurrent = drains, new(intstr.FromInt32(3))
@@ -338,7 +336,6 @@ func (w *sweep) guard(change func(*v1alpha1.NodeGuardSpec)) {
 	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "guard"}}
 	g.Spec.Target.DaemonSet = "storage"
 	g.Spec.MaxUnavailable = new(intstr.FromInt32(1))
-	g.Spec.Release.When = v1alpha1.ReleaseWhenTargetsReady
 	if change != nil {
 		change(&g.Spec)
 	}

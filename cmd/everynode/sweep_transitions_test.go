@@ -151,13 +151,12 @@ var transitions = edits{
 	"gate":         one(func(s *spec) { s.Gate = &v1alpha1.GateSpec{} }),
 	"gate.effect": each(
 		[]v1alpha1.GateEffect{v1alpha1.GateNoSchedule, v1alpha1.GateNoExecute},
-		func(s *spec, v v1alpha1.GateEffect) { s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll, Effect: v} },
+		func(s *spec, v v1alpha1.GateEffect) { s.Gate = &v1alpha1.GateSpec{Nodes: v1alpha1.GateAll, Effect: v} },
 	),
-	"gate.scope": each(
-		[]v1alpha1.GateScope{v1alpha1.GateJoining, v1alpha1.GateAll},
-		func(s *spec, v v1alpha1.GateScope) { s.Gate = &v1alpha1.GateSpec{Scope: v} },
+	"gate.nodes": each(
+		[]v1alpha1.GateNodes{v1alpha1.GateJoining, v1alpha1.GateJoiningAndRebooted, v1alpha1.GateAll},
+		func(s *spec, v v1alpha1.GateNodes) { s.Gate, s.Rerun.OnReboot = &v1alpha1.GateSpec{Nodes: v}, true },
 	),
-	"gate.onReboot":                    one(func(s *spec) { s.Gate, s.Rerun.OnReboot = &v1alpha1.GateSpec{OnReboot: true}, true }),
 	"maintenance.cordon":               one(func(s *spec) { s.Maintenance.Cordon = true }),
 	"maintenance.drain":                one(func(s *spec) { s.Maintenance.Drain = &v1alpha1.DrainSpec{} }),
 	"maintenance.drain.timeoutSeconds": one(func(s *spec) { s.Maintenance.Drain = drains }),

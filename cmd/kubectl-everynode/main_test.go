@@ -171,7 +171,7 @@ func job(name string, nodes int) *v1alpha1.NodeJob {
 		Status: v1alpha1.NodeJobStatus{
 			ObservedGeneration: 1,
 			Revision:           "7d9f2c41",
-			Nodes:              v1alpha1.NodeCounts{Matched: n, Done: n / 2, Running: n / 4, Waiting: n - n/2 - n/4},
+			Nodes:              v1alpha1.NodeCounts{Total: n, Done: n / 2, Running: n / 4, Waiting: n - n/2 - n/4},
 			Rollout: &v1alpha1.RolloutStatus{
 				Step:          "all",
 				StepStartedAt: metav1.NewTime(start),

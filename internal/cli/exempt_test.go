@@ -31,12 +31,14 @@ func TestExemptNodesAreShown(t *testing.T) {
 			j.Spec.Maintenance = v1alpha1.MaintenanceSpec{}
 		}, false},
 		"a NodeJob that disrupts no node, and a budget for tasks": {func(j *v1alpha1.NodeJob, b *v1alpha1.NodeDisruptionBudget) {
-			j.Spec.Maintenance, b.Spec.Scope = v1alpha1.MaintenanceSpec{}, v1alpha1.ScopeTasks
+			j.Spec.Maintenance, b.Spec.AppliesTo = v1alpha1.MaintenanceSpec{}, v1alpha1.AppliesToAllTasks
 		}, true},
 		"a node that the NodeJob does not select": {func(j *v1alpha1.NodeJob, _ *v1alpha1.NodeDisruptionBudget) {
 			j.Spec.Nodes.Names = []string{"n2"}
 		}, false},
-		"an audit": {func(_ *v1alpha1.NodeJob, b *v1alpha1.NodeDisruptionBudget) { b.Spec.Enforcement = v1alpha1.BudgetAudit }, false},
+		"an audit": {func(_ *v1alpha1.NodeJob, b *v1alpha1.NodeDisruptionBudget) {
+			b.Spec.Enforcement = v1alpha1.BudgetReport
+		}, false},
 		"a budget for joining nodes": {func(_ *v1alpha1.NodeJob, b *v1alpha1.NodeDisruptionBudget) {
 			b.Spec.JoiningNodes = v1alpha1.JoiningNodesIncluded
 		}, false},

@@ -112,8 +112,8 @@ func (o *freezeOptions) spec() (v1alpha1.NodeDisruptionBudgetSpec, error) {
 	o.reason = strings.TrimSpace(o.reason)
 	none := intstr.FromInt32(0)
 	spec := v1alpha1.NodeDisruptionBudgetSpec{
-		Scope: v1alpha1.ScopeTasks, Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: &none}}, JoiningNodes: v1alpha1.JoiningNodesIncluded,
-		Enforcement: v1alpha1.BudgetEnforce, Reason: o.reason,
+		AppliesTo: v1alpha1.AppliesToAllTasks, Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: &none}}, JoiningNodes: v1alpha1.JoiningNodesIncluded,
+		Enforcement: v1alpha1.BudgetEnforce, Description: o.reason,
 	}
 	switch {
 	case len(o.reason) > maxReason:
@@ -122,7 +122,7 @@ func (o *freezeOptions) spec() (v1alpha1.NodeDisruptionBudgetSpec, error) {
 		return spec, cmdutil.Failf(cmdutil.ExitUsage, "--for %s: give 1m to 168h (7 days). To hold nodes for longer, create a NodeDisruptionBudget", o.lasts)
 	}
 	if o.disruptionsOnly {
-		spec.Scope = v1alpha1.ScopeDisruptions
+		spec.AppliesTo = v1alpha1.AppliesToDisruptions
 	}
 	if o.selector != "" {
 		selector, err := metav1.ParseToLabelSelector(o.selector)
@@ -146,10 +146,10 @@ func (o *freezeOptions) run(ctx context.Context, spec v1alpha1.NodeDisruptionBud
 			return err
 		}
 		if !cmdutil.IsExpired(existing, o.Now()) {
-			spec.Reason = cmp.Or(spec.Reason, existing.Spec.Reason)
+			spec.Description = cmp.Or(spec.Description, existing.Spec.Description)
 		}
 	}
-	if spec.Reason == "" {
+	if spec.Description == "" {
 		return cmdutil.Failf(cmdutil.ExitUsage, "a freeze needs a reason, for those whose work waits: --reason \"INC-42\"")
 	}
 	b := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: o.name}, Spec: spec}
@@ -203,8 +203,8 @@ func (o *freezeOptions) mayReplace(b *v1alpha1.NodeDisruptionBudget, spec *v1alp
 // isMove reports whether two freezes have only different ends and reasons.
 func isMove(before, after v1alpha1.NodeDisruptionBudgetSpec) bool {
 	for _, spec := range []*v1alpha1.NodeDisruptionBudgetSpec{&before, &after} {
-		spec.ExpiresAt, spec.Reason = nil, ""
-		spec.Scope = cmp.Or(spec.Scope, v1alpha1.ScopeDisruptions)
+		spec.ExpiresAt, spec.Description = nil, ""
+		spec.AppliesTo = cmp.Or(spec.AppliesTo, v1alpha1.AppliesToDisruptions)
 		spec.JoiningNodes = cmp.Or(spec.JoiningNodes, v1alpha1.JoiningNodesExempt)
 		spec.Enforcement = cmp.Or(spec.Enforcement, v1alpha1.BudgetEnforce)
 	}
@@ -228,7 +228,7 @@ func (o *freezeOptions) tell(b *v1alpha1.NodeDisruptionBudget, nodes int) error 
 	if err := o.Say(text.Of("nodedisruptionbudget "+b.Name+": ").Tone(text.Strong, "frozen "+f.Until(o.Now())+": "+f.Holds())); err != nil {
 		return err
 	}
-	if b.Spec.Scope == v1alpha1.ScopeTasks {
+	if b.Spec.AppliesTo == v1alpha1.AppliesToAllTasks {
 		o.Tell(text.Toned(text.Dim, "Tasks and drains that have begun continue. New drains by other tools evict pods, and wait at the end. To stop tasks as well: kubectl everynode abort NAME"))
 	} else {
 		o.Tell(text.Toned(text.Dim, "Drains that have begun continue. NodeJobs that do not cordon, drain or reboot start as before"))
@@ -291,7 +291,7 @@ func readyMessage(b *v1alpha1.NodeDisruptionBudget) string {
 
 // jobsOf names the NodeJobs that a freeze stops.
 func jobsOf(b *v1alpha1.NodeDisruptionBudget) string {
-	if b.Spec.Scope == v1alpha1.ScopeTasks {
+	if b.Spec.AppliesTo == v1alpha1.AppliesToAllTasks {
 		return "NodeJobs"
 	}
 	return "NodeJobs that cordon, drain or reboot"
@@ -300,7 +300,7 @@ func jobsOf(b *v1alpha1.NodeDisruptionBudget) string {
 // drainsOf says on how many nodes drains by other tools wait.
 func drainsOf(b *v1alpha1.NodeDisruptionBudget) string {
 	n := b.Status.Nodes
-	s := fmt.Sprintf("%d of %s", n.Seats, plural.Count(int(n.Selected), "node"))
+	s := fmt.Sprintf("%d of %s", n.Seats, plural.Count(int(n.Total), "node"))
 	if n.Unavailable > 0 {
 		s += fmt.Sprintf(" (%d not available already)", n.Unavailable)
 	}

@@ -147,8 +147,8 @@ func frozenBudget(name string, left time.Duration, change ...func(*v1alpha1.Node
 			Annotations: map[string]string{v1alpha1.ChangedByAnnotation: "alice"},
 		},
 		Spec: v1alpha1.NodeDisruptionBudgetSpec{
-			Scope: v1alpha1.ScopeTasks, Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: &none}},
-			JoiningNodes: v1alpha1.JoiningNodesIncluded, Reason: "INC-42",
+			AppliesTo: v1alpha1.AppliesToAllTasks, Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: &none}},
+			JoiningNodes: v1alpha1.JoiningNodesIncluded, Description: "INC-42",
 		},
 	}
 	if left != 0 {
@@ -183,7 +183,7 @@ func (s *budgetServer) run(args ...string) (code int, out, told string) {
 func observed(seats int32, ready metav1.ConditionStatus, message string) func(*v1alpha1.NodeDisruptionBudget) {
 	return func(b *v1alpha1.NodeDisruptionBudget) {
 		b.Status = v1alpha1.NodeDisruptionBudgetStatus{
-			ObservedGeneration: b.Generation, Nodes: v1alpha1.BudgetCounts{Selected: 3, Seats: seats},
+			ObservedGeneration: b.Generation, Nodes: v1alpha1.BudgetCounts{Total: 3, Seats: seats},
 			Conditions: []metav1.Condition{{Type: v1alpha1.ConditionReady, Status: ready, Reason: v1alpha1.ReasonFrozen, Message: message}},
 		}
 	}
@@ -263,7 +263,7 @@ func TestFreeze(t *testing.T) {
 			out: "nodedisruptionbudget freeze: frozen until 16:00:00 UTC (in 4h): no disruption begins on 3 nodes\n" +
 				"NodeJobs that cordon, drain or reboot: stopped. Drains by other tools: stopped on 3 of 3 nodes, after 1s\n",
 			told: []string{"NodeJobs that do not cordon, drain or reboot start as before"}, writes: []string{"POST"},
-			want: func(spec *v1alpha1.NodeDisruptionBudgetSpec) { spec.Scope = v1alpha1.ScopeDisruptions },
+			want: func(spec *v1alpha1.NodeDisruptionBudgetSpec) { spec.AppliesTo = v1alpha1.AppliesToDisruptions },
 		},
 		"a freeze that has ended is replaced": {
 			budgets: []v1alpha1.NodeDisruptionBudget{expired}, args: []string{"--reason", "INC-42"}, out: created,
@@ -443,7 +443,7 @@ func TestAFreezeIsShown(t *testing.T) {
 	poolA := frozenBudget("freeze", time.Hour, func(b *v1alpha1.NodeDisruptionBudget) {
 		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
 	})
-	audit := frozenBudget("freeze", time.Hour, func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.Enforcement = v1alpha1.BudgetAudit })
+	audit := frozenBudget("freeze", time.Hour, func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.Enforcement = v1alpha1.BudgetReport })
 	for name, tt := range map[string]struct {
 		budget    v1alpha1.NodeDisruptionBudget
 		args      []string
@@ -505,9 +505,9 @@ func TestAPlanConsidersTheBudgetsOfItsFile(t *testing.T) {
 		spec   string
 		frozen bool
 	}{
-		"a freeze":             {spec: "spec: {scope: Tasks, joiningNodes: Included, limits: [{maxUnavailable: 0}]}\n", frozen: true},
+		"a freeze":             {spec: "spec: {appliesTo: AllTasks, joiningNodes: Included, limits: [{maxUnavailable: 0}]}\n", frozen: true},
 		"the end of a freeze":  {live: []v1alpha1.NodeDisruptionBudget{frozenBudget("freeze", time.Hour)}, spec: "spec: {limits: [{maxUnavailable: 1}]}\n"},
-		"a freeze of no nodes": {spec: "spec: {scope: Tasks, joiningNodes: Included, selector: {matchLabels: {a: b}}, limits: [{maxUnavailable: 0}]}\n"},
+		"a freeze of no nodes": {spec: "spec: {appliesTo: AllTasks, joiningNodes: Included, selector: {matchLabels: {a: b}}, limits: [{maxUnavailable: 0}]}\n"},
 	} {
 		s := &planServer{t: t, nodes: []corev1.Node{readyNode("node-1")}, budgets: tt.live}
 		f, out, errs := clitest.NewFactory(t, s)
@@ -526,7 +526,7 @@ func TestBudgets(t *testing.T) {
 		code    int
 		want    string
 	}{
-		"all":          {budgets: []v1alpha1.NodeDisruptionBudget{production()}, want: "NAME        NODES  ALLOWED"},
+		"all":          {budgets: []v1alpha1.NodeDisruptionBudget{production()}, want: "NAME        NODES  UNAVAILABLE"},
 		"one":          {budgets: []v1alpha1.NodeDisruptionBudget{production()}, args: []string{"production"}, want: "Limits    maxUnavailable 1"},
 		"none":         {want: "there is no NodeDisruptionBudget in this cluster"},
 		"another":      {budgets: []v1alpha1.NodeDisruptionBudget{production()}, args: []string{"prod"}, code: cmdutil.ExitNotFound, want: "there is no NodeDisruptionBudget prod"},
@@ -584,7 +584,7 @@ func TestExplainSaysWhatBudgetsMean(t *testing.T) {
 // TestRunIsRefusedUnderAFreeze : without a message it would wait for the end of the freeze, and then run unattended.
 func TestRunIsRefusedUnderAFreeze(t *testing.T) {
 	const said = "Frozen until 14:00:00 UTC (in 120m) by alice: INC-42 (NodeDisruptionBudget freeze): nothing starts on "
-	disruptions := frozenBudget("freeze", 2*time.Hour, func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.Scope = v1alpha1.ScopeDisruptions })
+	disruptions := frozenBudget("freeze", 2*time.Hour, func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.AppliesTo = v1alpha1.AppliesToDisruptions })
 	ofPool := frozenBudget("freeze", 2*time.Hour, func(b *v1alpha1.NodeDisruptionBudget) {
 		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
 	})
@@ -616,7 +616,7 @@ func TestRunIsRefusedUnderAFreeze(t *testing.T) {
 
 // TestAMistakeInABudgetIsTheFirstLine of what commands say: until it is corrected, no node can be drained.
 func TestAMistakeInABudgetIsTheFirstLine(t *testing.T) {
-	const message = "NodeDisruptionBudget production cannot be used, so it allows nothing: spec.windows[0].timeZone \"Mars\": unknown time zone"
+	const message = "NodeDisruptionBudget production cannot be used, so it allows nothing: spec.timeZone \"Mars\": unknown time zone"
 	stalled := func(reason string, change ...func(*v1alpha1.NodeDisruptionBudget)) v1alpha1.NodeDisruptionBudget {
 		b := production()
 		b.Status.Conditions = []metav1.Condition{
@@ -633,7 +633,7 @@ func TestAMistakeInABudgetIsTheFirstLine(t *testing.T) {
 	}{
 		"a mistake":            {stalled(v1alpha1.ReasonInvalidSpec), true},
 		"seats are refused":    {stalled(v1alpha1.ReasonSeatRefused), false},
-		"it only reports":      {stalled(v1alpha1.ReasonInvalidSpec, func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.Enforcement = v1alpha1.BudgetAudit }), false},
+		"it only reports":      {stalled(v1alpha1.ReasonInvalidSpec, func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.Enforcement = v1alpha1.BudgetReport }), false},
 		"a budget that is not": {production(), false},
 	} {
 		for _, command := range [][]string{{"budgets"}, {"list", "-A"}} {

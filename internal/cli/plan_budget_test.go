@@ -28,7 +28,7 @@ func TestPlanOfABudget(t *testing.T) {
 	}{
 		"windows, zones and excepted dates": {
 			spec: `{limits: [{maxUnavailable: 1}, {maxUnavailable: "50%", topologyKey: pool}], exceptDates: ["2026-07-12"], joiningNodes: Included,
-				windows: [{schedule: "0 1 * * SUN", timeZone: Europe/Berlin, durationSeconds: 10800}]}`,
+				timeZone: Europe/Berlin, windows: [{schedule: "0 1 * * SUN", durationSeconds: 10800}]}`,
 			out: `Budget    NodeDisruptionBudget production  new
           a dry run: nothing has been changed
 Selects   3 nodes
@@ -58,7 +58,7 @@ Never     not open at the same time as NodeDisruptionBudget nights within a year
 `,
 		},
 		"requirements": {
-			spec: `{limits: [{maxUnavailable: 2}], joiningNodes: Included, requires: [{name: a, alerts: {url: "http://a", matchers: [a=b]}}]}`,
+			spec: `{limits: [{maxUnavailable: 2}], joiningNodes: Included, requirements: [{name: a, alerts: {url: "http://a", matchers: [a=b]}}]}`,
 			out: `Budget    NodeDisruptionBudget production  new
           a dry run: nothing has been changed
 Selects   3 nodes
@@ -67,11 +67,11 @@ Now       open, if its requirements are met, which this plan does not check
 `,
 		},
 		"a time zone that does not exist": {
-			spec: `{joiningNodes: Included, windows: [{schedule: "0 11 * * *", timeZone: Mars, durationSeconds: 7200}]}`,
+			spec: `{joiningNodes: Included, timeZone: Mars, windows: [{schedule: "0 11 * * *", durationSeconds: 7200}]}`,
 			out: `Budget    NodeDisruptionBudget production  new
           a dry run: nothing has been changed
 Selects   3 nodes
-Now       NodeDisruptionBudget production cannot be used, so it allows nothing: spec.windows[0].timeZone "Mars": unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin
+Now       NodeDisruptionBudget production cannot be used, so it allows nothing: spec.timeZone "Mars": unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin
 `,
 		},
 	} {

@@ -217,16 +217,14 @@ func unknownFields(document []byte, into client.Object) error {
 //go:embed misplaced.yaml
 var misplacedYAML []byte
 
-// misplaced returns the fields that users write in a NodeJob or a NodeDisruptionBudget and that it does not have, by the type of the object
-// and their paths. The CRD of NodeJobs has some of them.
+// misplaced returns the fields that users write in an object and that its kind does not have, by the type of the object and their paths.
 var misplaced = sync.OnceValue(func() map[reflect.Type]map[string]string {
-	var fields struct{ Rejected, Unknown, Budgets map[string]string }
+	var fields struct{ NodeJob, NodeDisruptionBudget map[string]string }
 	if err := sigsyaml.UnmarshalStrict(misplacedYAML, &fields); err != nil {
 		panic(err) // a test reads the file
 	}
-	maps.Copy(fields.Unknown, fields.Rejected)
 	return map[reflect.Type]map[string]string{
-		reflect.TypeFor[*v1alpha1.NodeJob](): fields.Unknown, reflect.TypeFor[*v1alpha1.NodeDisruptionBudget](): fields.Budgets,
+		reflect.TypeFor[*v1alpha1.NodeJob](): fields.NodeJob, reflect.TypeFor[*v1alpha1.NodeDisruptionBudget](): fields.NodeDisruptionBudget,
 	}
 })
 

@@ -38,7 +38,7 @@ func smallServer(t *testing.T) http.Handler {
 		PromoteTo: "canary-of-all-regions",
 	}
 	job.Spec.Rollback = &v1alpha1.RollbackSpec{}
-	job.Status.Nodes = v1alpha1.NodeCounts{Matched: 2, Running: 1, Failed: 1}
+	job.Status.Nodes = v1alpha1.NodeCounts{Total: 2, Running: 1, Failed: 1}
 	suspended := job.DeepCopy()
 	suspended.Name, suspended.Spec.Suspend = "suspended", true
 	job.Status.ObservedGeneration = job.Generation

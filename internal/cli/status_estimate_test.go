@@ -23,7 +23,7 @@ func TestTheNodesForAnEstimateAreReadOnceAMinute(t *testing.T) {
 	job.Generation, job.Status = 1, v1alpha1.NodeJobStatus{
 		ObservedGeneration: 1,
 		Revision:           "7d9f2c41",
-		Nodes:              v1alpha1.NodeCounts{Matched: 4, Done: 3, Waiting: 1},
+		Nodes:              v1alpha1.NodeCounts{Total: 4, Done: 3, Waiting: 1},
 		Rollout:            &v1alpha1.RolloutStatus{Step: "all", Steps: []v1alpha1.StepStatus{{Name: "all", Nodes: 4, Done: 3}}},
 		Conditions: []metav1.Condition{
 			{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonInProgress},

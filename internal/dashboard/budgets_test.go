@@ -24,12 +24,12 @@ func usedBudget(name string, now time.Time) *v1alpha1.NodeDisruptionBudget {
 	b := &v1alpha1.NodeDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 1, CreationTimestamp: metav1.NewTime(now.Add(-time.Hour))},
 		Spec: v1alpha1.NodeDisruptionBudgetSpec{
-			Scope:        v1alpha1.ScopeDisruptions,
+			AppliesTo:    v1alpha1.AppliesToDisruptions,
 			Limits:       []v1alpha1.BudgetLimit{{MaxUnavailable: &one}},
 			JoiningNodes: v1alpha1.JoiningNodesIncluded,
 		},
 		Status: v1alpha1.NodeDisruptionBudgetStatus{
-			ObservedGeneration: 1, Nodes: v1alpha1.BudgetCounts{Selected: 3, Seats: 1, Unavailable: 1, Waiting: 2},
+			ObservedGeneration: 1, Nodes: v1alpha1.BudgetCounts{Total: 3, Seats: 1, Unavailable: 1, Waiting: 2},
 			Unavailable: []v1alpha1.UnavailableNode{{Node: "a", Since: metav1.NewTime(now.Add(-25 * time.Minute)), By: "NodeJob ns/j"}},
 			Waiting: []v1alpha1.WaitingNode{
 				{
@@ -67,7 +67,7 @@ func TestTheViewOfBudgets(t *testing.T) {
 				plain("Status", "1 node of 3"),
 				plain("Nodes", "3 selected, 1 unavailable, 2 waiting; 0 disruptions may begin"),
 				plain("Selects", "all nodes"),
-				plain("Scope", "Disruptions: drains, and NodeJobs that cordon, drain or reboot"),
+				plain("Applies", "Disruptions: drains, and NodeJobs that cordon, drain or reboot"),
 				plain("Limits", "maxUnavailable 1"),
 				plain("Joining", "Included: it also applies to nodes that were created less than 10 minutes ago"),
 			},

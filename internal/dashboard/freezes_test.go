@@ -40,10 +40,10 @@ func TestTheBannerOfAFreeze(t *testing.T) {
 			budget := v1alpha1.NodeDisruptionBudget{
 				ObjectMeta: metav1.ObjectMeta{Name: "freeze", Annotations: map[string]string{v1alpha1.ChangedByAnnotation: "alice"}},
 				Spec: v1alpha1.NodeDisruptionBudgetSpec{
-					Scope:     v1alpha1.ScopeTasks,
-					Limits:    []v1alpha1.BudgetLimit{{MaxUnavailable: &none}},
-					Reason:    "INC-42 \x1b[2J",
-					ExpiresAt: &ends,
+					AppliesTo:   v1alpha1.AppliesToAllTasks,
+					Limits:      []v1alpha1.BudgetLimit{{MaxUnavailable: &none}},
+					Description: "INC-42 \x1b[2J",
+					ExpiresAt:   &ends,
 				},
 			}
 			if tt.selector != nil {

@@ -122,8 +122,8 @@ func (o *observed) values() map[string]json.RawMessage {
 		index[o.Nodes[i].Name] = i
 	}
 	for _, g := range o.guards {
-		for k := range g.Status.Held {
-			if i, ok := index[g.Status.Held[k].Node]; ok {
+		for k := range g.Status.Waiting {
+			if i, ok := index[g.Status.Waiting[k].Node]; ok {
 				nodes[i].Held = append(nodes[i].Held, g.Namespace+"/"+g.Name)
 			}
 		}
@@ -229,7 +229,7 @@ func newJobState(job *v1alpha1.NodeJob, now time.Time) jobState {
 		s.Step = job.Status.Rollout.Step
 	}
 	n, _ := view.Judged(job)
-	s.Matched, s.Done, s.Running, s.Waiting, s.Failed = n.Matched, n.Done, n.Running, n.Waiting, n.Failed
+	s.Matched, s.Done, s.Running, s.Waiting, s.Failed = n.Total, n.Done, n.Running, n.Waiting, n.Failed
 	s.CheckErrors, s.Expired, s.Excluded = n.CheckErrors, n.Expired, n.Excluded
 	if s.Audit = task.IsAudit(job); !s.Audit {
 		s.Drifted = n.NonCompliant

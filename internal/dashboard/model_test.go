@@ -20,10 +20,10 @@ import (
 
 func TestTheStateOfThePage(t *testing.T) {
 	job := clitest.NodeJob("j")
-	job.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Waiting: 1}
+	job.Status.Nodes = v1alpha1.NodeCounts{Total: 1, Waiting: 1}
 	o := observed{context: "test", notes: []note{{"NodeGuards", "not allowed"}}, guards: []*v1alpha1.NodeGuard{{}}}
 	o.guards[0].Namespace, o.guards[0].Name = "storage", "agent"
-	o.guards[0].Status.Held = []v1alpha1.HeldNode{{Node: "a"}, {Node: "gone"}}
+	o.guards[0].Status.Waiting = []v1alpha1.WaitingNode{{Node: "a"}, {Node: "gone"}}
 	o.Jobs = []*v1alpha1.NodeJob{job, {}}
 	o.Jobs[1].Namespace, o.Jobs[1].Name = "ns", "not-observed"
 	o.Nodes = []plan.Node{
@@ -70,7 +70,7 @@ func TestTheStateOfThePage(t *testing.T) {
 func TestThePageOfANodeJobSaysWhichNodesAreExcluded(t *testing.T) {
 	job := clitest.NodeJob("j")
 	job.Spec.Nodes.Names = []string{"a", "tainted"}
-	job.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Waiting: 1, Excluded: 1}
+	job.Status.Nodes = v1alpha1.NodeCounts{Total: 1, Waiting: 1, Excluded: 1}
 	job.Status.Excluded = []v1alpha1.ExcludedNodes{{Message: "it has the taint k:NoSchedule", Nodes: 1, Names: []string{"tainted"}}}
 	o := observed{}
 	o.Jobs, o.Nodes = []*v1alpha1.NodeJob{job}, []plan.Node{{Name: "a", UID: "1"}, {Name: "other", UID: "2"}}

@@ -23,7 +23,7 @@ import (
 // stalled returns a NodeJob that has failed on node a.
 func stalled(name string) *v1alpha1.NodeJob {
 	job := clitest.NodeJob(name)
-	job.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Failed: 2}
+	job.Status.Nodes = v1alpha1.NodeCounts{Total: 3, Failed: 2}
 	job.Status.Failures = []v1alpha1.NodeFailure{
 		{Node: "a", Reason: "TaskFailed", Message: "no disk\x1b[2J", FinishedAt: metav1.NewTime(now)},
 	}
@@ -89,7 +89,7 @@ func TestTheNeedsOfThePage(t *testing.T) {
 // the task has expired.
 func TestADriftedNodeJobIsNotGreen(t *testing.T) {
 	job := clitest.NodeJob("j")
-	job.Status.Nodes = v1alpha1.NodeCounts{Matched: 4, Done: 4, NonCompliant: 1, Expired: 1}
+	job.Status.Nodes = v1alpha1.NodeCounts{Total: 4, Done: 4, NonCompliant: 1, Expired: 1}
 	job.Status.Conditions = []metav1.Condition{
 		{Type: v1alpha1.ConditionComplete, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonAllNodesDone},
 	}
@@ -97,7 +97,7 @@ func TestADriftedNodeJobIsNotGreen(t *testing.T) {
 	if got.Tone != "warn" || got.Headline != "Done" || got.Done != 2 || got.Drifted != 1 || got.Expired != 1 {
 		t.Errorf("the state of the NodeJob: %+v", got)
 	}
-	job.Status.Nodes = v1alpha1.NodeCounts{Matched: 4, Done: 4}
+	job.Status.Nodes = v1alpha1.NodeCounts{Total: 4, Done: 4}
 	if got := newJobState(job, now); got.Tone != "good" || got.Done != 4 {
 		t.Errorf("the state without these nodes: %+v", got)
 	}

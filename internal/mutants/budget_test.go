@@ -70,10 +70,10 @@ var budgetMutants = map[string]mutant{
 		"member.go", "p.wake(a.changesAt(in.Now))", "_ = a",
 	},
 	"an expired budget holds nodes": {
-		"rule.go", "!r.expired && r.Spec.Enforcement != v1alpha1.BudgetAudit", "r.Spec.Enforcement != v1alpha1.BudgetAudit",
+		"rule.go", "!r.expired && r.Spec.Enforcement != v1alpha1.BudgetReport", "r.Spec.Enforcement != v1alpha1.BudgetReport",
 	},
 	"an audit holds nodes": {
-		"rule.go", "!r.expired && r.Spec.Enforcement != v1alpha1.BudgetAudit", "!r.expired",
+		"rule.go", "!r.expired && r.Spec.Enforcement != v1alpha1.BudgetReport", "!r.expired",
 	},
 	"a node that joins takes a disruption": {
 		"fresh.go", "p.in.Fresh != nil && (was || !known)", "false && (was || !known)",

@@ -78,7 +78,7 @@ func TestBudgets(t *testing.T) {
 		},
 		"a freeze of all tasks": {
 			spec: v1alpha1.NodeDisruptionBudgetSpec{
-				Limits: limits(0), Scope: v1alpha1.ScopeTasks, ExpiresAt: new(metav1.NewTime(sunday.Add(time.Hour))),
+				Limits: limits(0), AppliesTo: v1alpha1.AppliesToAllTasks, ExpiresAt: new(metav1.NewTime(sunday.Add(time.Hour))),
 			},
 			stances: Stances{Of: map[types.UID]budget.Stance{"n-uid": stance}, Known: true},
 			want: &plan.NodeBudget{
@@ -89,7 +89,7 @@ func TestBudgets(t *testing.T) {
 			changes: sunday.Add(time.Hour),
 		},
 		"a budget that only reports": {
-			spec: v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(0), Enforcement: v1alpha1.BudgetAudit},
+			spec: v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(0), Enforcement: v1alpha1.BudgetReport},
 		},
 		"a node that the budget does not select": {
 			spec: v1alpha1.NodeDisruptionBudgetSpec{Selector: inPool, Limits: limits(0)}, node: func(n *plan.Node) { n.Labels = nil },

@@ -211,7 +211,7 @@ var asksOfNodeGuards = []ask{
 		name: "new",
 		verb: "create",
 		what: "with a script",
-		body: `spec: {target: {daemonSet: a}, release: {when: Check, check: {script: "true"}}}`,
+		body: `spec: {target: {daemonSet: a}, release: {check: {script: "true"}}}`,
 	},
 	{kind: "NodeGuard", name: "guard", verb: "patch", what: "the spec", body: `spec: {maxUnavailable: 2}`},
 	{kind: "NodeGuard", name: "guard", verb: "patch", what: "an owner that does not exist", body: noOwner},

@@ -48,7 +48,7 @@ func TestRequirementsOfAnAlertmanager(t *testing.T) {
 	must(t, err)
 	is := func(want string, matchers ...string) {
 		t.Helper()
-		b.Spec.Requires = []v1alpha1.BudgetRequirement{{Name: "a", Alerts: &v1alpha1.RequiredAlerts{URL: url, Matchers: matchers}}}
+		b.Spec.Requirements = []v1alpha1.BudgetRequirement{{Name: "a", Alerts: &v1alpha1.RequiredAlerts{URL: url, Matchers: matchers}}}
 		_, err := checker.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(b)})
 		must(t, err)
 		a := registry.AnswersOf("b").Of[0]

@@ -167,9 +167,9 @@ func TestThePoliciesAskForTheRightsThatTheCommandLineNames(t *testing.T) {
 	for name, spec := range map[string]string{
 		"a NodeGuard":                  `{target: {daemonSet: a}}`,
 		"a NodeGuard with a template":  `{target: {daemonSet: a}, template: {spec: {containers: [{name: a, image: b}]}}}`,
-		"a NodeGuard with a script":    `{target: {daemonSet: a}, release: {when: Check, check: {script: "true"}}}`,
-		"a NodeGuard with a check pod": `{target: {daemonSet: a}, release: {when: Check, check: {container: {image: a}}}}`,
-		"a NodeGuard with an approval": `{target: {podSelector: {matchLabels: {a: b}}}, release: {when: Approval}}`,
+		"a NodeGuard with a script":    `{target: {daemonSet: a}, release: {check: {script: "true"}}}`,
+		"a NodeGuard with a check pod": `{target: {daemonSet: a}, release: {check: {container: {image: a}}}}`,
+		"a NodeGuard with an approval": `{target: {podSelector: {matchLabels: {a: b}}}, release: {approval: Required}}`,
 	} {
 		t.Run("create "+name, func(t *testing.T) {
 			var guard v1alpha1.NodeGuard

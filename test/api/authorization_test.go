@@ -364,7 +364,7 @@ var actions = map[string]action{
 	"create a NodeGuard": {needs: []string{pods, budgets}, do: guards(`{target: {daemonSet: a}}`), manager: rbac},
 	"create a NodeGuard with a script": {
 		needs:   []string{rights.RunAsRoot, pods, budgets},
-		do:      guards(`{target: {daemonSet: a}, release: {when: Check, check: {script: "true"}}}`),
+		do:      guards(`{target: {daemonSet: a}, release: {check: {script: "true"}}}`),
 		manager: rbac,
 	},
 	"change the spec of a NodeGuard": {

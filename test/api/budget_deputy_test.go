@@ -43,7 +43,7 @@ func newDeputy(t *testing.T) *deputy {
 	must(t, err)
 	d.asks = func(o v1alpha1.RequiredObject) string {
 		t.Helper()
-		one.Spec.Requires = []v1alpha1.BudgetRequirement{{Name: "a", Object: &o}}
+		one.Spec.Requirements = []v1alpha1.BudgetRequirement{{Name: "a", Object: &o}}
 		_, err := checker.Reconcile(t.Context(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(one)})
 		must(t, err)
 		a := registry.AnswersOf("b").Of[0]
@@ -103,7 +103,7 @@ func TestRequirementsReadNothingThatIsNotGranted(t *testing.T) {
 						Kind:       kind,
 						Namespace:  namespace,
 						Name:       name,
-						CEL:        "{'a': true}[object.metadata.name]",
+						Expression: "{'a': true}[object.metadata.name]",
 					})
 					want := "Unknown: the API server does not know " + strings.TrimSpace(kind) + " "
 					switch {
@@ -140,7 +140,7 @@ func TestRequirementsReadWhatIsGranted(t *testing.T) {
 	d.grant("default", "secrets", "hidden")
 	asks := func(kind, namespace, name string) string {
 		return d.asks(
-			v1alpha1.RequiredObject{APIVersion: "v1", Kind: kind, Namespace: namespace, Name: name, CEL: "object.data.go == 'yes'"},
+			v1alpha1.RequiredObject{APIVersion: "v1", Kind: kind, Namespace: namespace, Name: name, Expression: "object.data.go == 'yes'"},
 		)
 	}
 	d.Eventually("the object that is granted is read", func() error {

@@ -29,7 +29,7 @@ func TestABudgetDecidesBeforeANodeGuard(t *testing.T) {
 
 	must(t, b.kubectl("cordon n0"))
 	b.disks("NodeGuard disks holds n0", func(g *v1alpha1.NodeGuard) bool {
-		return len(g.Status.Held) == 1 && g.Status.Held[0].Node == "n0" && g.Status.Held[0].Reason == v1alpha1.ReasonWaitingForBudget
+		return len(g.Status.Waiting) == 1 && g.Status.Waiting[0].Node == "n0" && g.Status.Waiting[0].Reason == v1alpha1.ReasonWaitingForBudget
 	})
 	must(t, b.kubectl("drain n1 --ignore-daemonsets --timeout=60s"))
 	must(t, b.kubectl("uncordon n1"))
@@ -52,7 +52,7 @@ func TestABudgetDecidesBeforeANodeGuard(t *testing.T) {
 	must(t, errs[1])
 	b.has("one", 3, 0, 1)
 	b.disks("all nodes are guarded again", func(g *v1alpha1.NodeGuard) bool {
-		return g.Status.Nodes == v1alpha1.GuardCounts{Guarded: 3, Ready: 3, Updated: 3}
+		return g.Status.Nodes == v1alpha1.GuardCounts{Total: 3, Ready: 3, Updated: 3}
 	})
 }
 

@@ -44,16 +44,16 @@ func TestABudgetWaitsForItsRequirements(t *testing.T) {
 	t.Cleanup(server.Close)
 
 	b.budget("careful", func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
-		spec.Requires = []v1alpha1.BudgetRequirement{
+		spec.Requirements = []v1alpha1.BudgetRequirement{
 			{Name: "gate", Object: &v1alpha1.RequiredObject{
-				APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "gate", CEL: "object.data.go == 'yes'",
+				APIVersion: "v1", Kind: "ConfigMap", Namespace: "default", Name: "gate", Expression: "object.data.go == 'yes'",
 			}},
 			{Name: "storage", Object: &v1alpha1.RequiredObject{
 				APIVersion: "coordination.k8s.io/v1",
 				Kind:       "Lease",
 				Namespace:  "default",
 				Name:       "storage",
-				CEL:        "object.spec.holderIdentity == 'me'",
+				Expression: "object.spec.holderIdentity == 'me'",
 			}},
 			{Name: "calm", Alerts: &v1alpha1.RequiredAlerts{URL: server.URL, Matchers: []string{"severity=critical"}}},
 		}
@@ -179,7 +179,7 @@ func TestTheAPIRejectsRequirementsThatCannotWork(t *testing.T) {
 		return v1alpha1.BudgetRequirement{Name: "calm", Alerts: &v1alpha1.RequiredAlerts{URL: url, Matchers: []string{"a=b"}}}
 	}
 	object := func(kind string) v1alpha1.BudgetRequirement {
-		return v1alpha1.BudgetRequirement{Name: "o", Object: &v1alpha1.RequiredObject{APIVersion: "v1", Kind: kind, Name: "x", CEL: "true"}}
+		return v1alpha1.BudgetRequirement{Name: "o", Object: &v1alpha1.RequiredObject{APIVersion: "v1", Kind: kind, Name: "x", Expression: "true"}}
 	}
 	named := func(name string) v1alpha1.BudgetRequirement {
 		r := object("ConfigMap")
@@ -211,7 +211,7 @@ func TestTheAPIRejectsRequirementsThatCannotWork(t *testing.T) {
 		"an upper-case name":       {[]v1alpha1.BudgetRequirement{{Name: "Calm", Object: object("Pod").Object}}, "name in body should match"},
 	} {
 		one := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{GenerateName: "r-"}}
-		one.Spec.Requires = tt.requires
+		one.Spec.Requirements = tt.requires
 		err := admin.Create(w.Ctx, one, client.DryRunAll)
 		if (err == nil) != (tt.want == "") || err != nil && !strings.Contains(err.Error(), tt.want) {
 			t.Errorf("%s: %v, want %q", name, err, tt.want)

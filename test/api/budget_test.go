@@ -226,9 +226,9 @@ func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
 	const bothDays = "schedule must not restrict both the day of month and the day of week, because either of them would match: " +
 		"use two windows if either should, and two budgets if both should"
 	for name, test := range map[string]struct{ spec, want string }{
-		"nothing is limited":       {`reason: x`, "spec limits nothing: set limits, windows, exceptDates, secondsBetween or requires"},
-		"an empty selector":        {`{secondsBetween: 1, selector: {}}`, "the selector is empty: write selector.matchLabels.KEY: VALUE, or omit selector for all nodes"},
-		"an empty list of labels":  {`{secondsBetween: 1, selector: {matchLabels: {}}}`, "the selector is empty"},
+		"nothing is limited":       {`description: x`, "spec limits nothing: set limits, windows, exceptDates, paceSeconds or requirements"},
+		"an empty selector":        {`{paceSeconds: 1, selector: {}}`, "the selector is empty: write selector.matchLabels.KEY: VALUE, or omit selector for all nodes"},
+		"an empty list of labels":  {`{paceSeconds: 1, selector: {matchLabels: {}}}`, "the selector is empty"},
 		"no limit":                 {`limits: []`, "should have at least 1 items"},
 		"a limit without a number": {`limits: [{topologyKey: zone}]`, "spec.limits[0].maxUnavailable: Required value"},
 		"fewer than zero nodes":    {`limits: [{maxUnavailable: -1}]`, "maxUnavailable must be a number of nodes"},
@@ -257,17 +257,16 @@ func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
 		"days of the month and each second of the week":    {window(`schedule: "0 2 8-14 * */2", durationSeconds: 60`), bothDays},
 		"a step in a list of days of the month":            {window(`schedule: "0 2 8,?/10 * SUN", durationSeconds: 60`), bothDays},
 		"a step in a list of days of the week":             {window(`schedule: "0 2 8 * SUN,*/3 ", durationSeconds: 60`), bothDays},
-		"an unknown time zone":                             {window(`schedule: "0 2 * * *", timeZone: Europe/Berlln, durationSeconds: 60`), "timeZone must be a name of the IANA time zone database, such as Europe/Berlin"},
-		"a city":                                           {window(`schedule: "0 2 * * *", timeZone: Berlin, durationSeconds: 60`), "timeZone must be a name of the IANA time zone database"},
-		"the time zone of the API server":                  {window(`schedule: "0 2 * * *", timeZone: Local, durationSeconds: 60`), "timeZone must be a name of the IANA time zone database"},
-		"an offset":                                        {window(`schedule: "0 2 * * *", timeZone: "+02:00", durationSeconds: 60`), "timeZone must be a name of the IANA time zone database"},
-		"an unknown time zone of dates":                    {`{exceptDates: ["2026-12-24"], exceptTimeZone: Mars}`, "exceptTimeZone must be a name of the IANA time zone database"},
+		"an unknown time zone":                             {`{exceptDates: ["2026-12-24"], timeZone: Europe/Berlln}`, "timeZone must be a name of the IANA time zone database, such as Europe/Berlin"},
+		"a city":                                           {`{exceptDates: ["2026-12-24"], timeZone: Berlin}`, "timeZone must be a name of the IANA time zone database"},
+		"the time zone of the API server":                  {`{exceptDates: ["2026-12-24"], timeZone: Local}`, "timeZone must be a name of the IANA time zone database"},
+		"an offset":                                        {`{exceptDates: ["2026-12-24"], timeZone: "+02:00"}`, "timeZone must be a name of the IANA time zone database"},
 		"a date in another format":                         {`exceptDates: ["24.12.2026"]`, "must be a date such as 2026-12-24, or the first and the last date"},
 		"a date that does not exist":                       {`exceptDates: ["2026-02-30"]`, "each date must exist"},
 		"dates in the wrong order":                         {`exceptDates: ["2026-12-27/2026-12-24"]`, "the last date must not be before the first one"},
-		"a negative pace":                                  {`secondsBetween: -1`, "greater than or equal to 0"},
-		"an unknown scope":                                 {`{secondsBetween: 1, scope: All}`, `supported values: "Disruptions", "Tasks"`},
-		"an unknown enforcement":                           {`{secondsBetween: 1, enforcement: Cooperate}`, `supported values: "Enforce", "Audit"`},
+		"a negative pace":                                  {`paceSeconds: -1`, "greater than or equal to 0"},
+		"an unknown set of tasks":                          {`{paceSeconds: 1, appliesTo: All}`, `supported values: "Disruptions", "AllTasks"`},
+		"an unknown enforcement":                           {`{paceSeconds: 1, enforcement: Cooperate}`, `supported values: "Enforce", "Report"`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			err := admin.Create(w.Ctx, fromYAML(t, "NodeDisruptionBudget", "", "cannot-work", test.spec), client.DryRunAll)
@@ -280,17 +279,19 @@ func TestTheAPIRejectsBudgetsThatCannotWork(t *testing.T) {
 	for name, spec := range map[string]string{
 		"a freeze":     `limits: [{maxUnavailable: 0}]`,
 		"zero percent": `limits: [{maxUnavailable: "0%"}]`,
-		"only a pace":  `secondsBetween: 300`,
+		"only a pace":  `paceSeconds: 300`,
 		"only dates":   `exceptDates: ["2026-12-24", "2026-12-30/2027-01-02"]`,
 		"all that schedules have": `windows: [
 			{schedule: "*/15,7 0-23/2 * JAN-MAR,12 mon-fri,SUN", durationSeconds: 60}, {schedule: " 0  2 1,15,31 1-12/3 ? ", durationSeconds: 60},
-			{schedule: "05 02 * * 0-7", timeZone: America/Argentina/Buenos_Aires, durationSeconds: 60}, {schedule: "0 2 */2 * *", timeZone: Etc/GMT+5, durationSeconds: 60}]`,
+			{schedule: "05 02 * * 0-7", durationSeconds: 60}, {schedule: "0 2 */2 * *", durationSeconds: 60}]`,
+		"a time zone with two slashes": `{exceptDates: ["2026-12-24"], timeZone: America/Argentina/Buenos_Aires}`,
+		"a time zone with a sign":      `{exceptDates: ["2026-12-24"], timeZone: Etc/GMT+5}`,
 		"days that a star leaves unrestricted": `windows: [
 			{schedule: "0 2 */1 * SUN", durationSeconds: 60}, {schedule: "0 2 8-14 * */1", durationSeconds: 60},
 			{schedule: "0 2 1,* * SUN", durationSeconds: 60}, {schedule: "0 2 8-14 * ?,1 ", durationSeconds: 60}]`,
-		"all fields": `{selector: {matchLabels: {a: b}}, scope: Tasks, limits: [{maxUnavailable: "10%", topologyKey: example.com/rack}],
-			windows: [{schedule: "0 2 * * SUN", timeZone: Europe/Berlin, durationSeconds: 60}], exceptTimeZone: UTC, secondsBetween: 1,
-			joiningNodes: Included, enforcement: Audit, expiresAt: "2027-01-01T00:00:00Z", reason: x}`,
+		"all fields": `{selector: {matchLabels: {a: b}}, appliesTo: AllTasks, limits: [{maxUnavailable: "10%", topologyKey: example.com/rack}],
+			windows: [{schedule: "0 2 * * SUN", durationSeconds: 60}], timeZone: Europe/Berlin, paceSeconds: 1,
+			joiningNodes: Included, enforcement: Report, expiresAt: "2027-01-01T00:00:00Z", description: x}`,
 	} {
 		t.Run(name, func(t *testing.T) {
 			must(t, admin.Create(w.Ctx, fromYAML(t, "NodeDisruptionBudget", "", "works", spec), client.DryRunAll))
@@ -303,7 +304,7 @@ func TestOnlyAGrantedAbsenceBeginsAPace(t *testing.T) {
 	b := newBudgeted(t, "n0", "n1", "n2")
 	b.startManager()
 	b.budget("paced", func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
-		spec.Limits[0].MaxUnavailable, spec.SecondsBetween = number(2), new(int32(4))
+		spec.Limits[0].MaxUnavailable, spec.PaceSeconds = number(2), new(int32(4))
 	})
 	b.has("paced", 3, 0, 2)
 	before := b.seatOn("n0")

@@ -172,7 +172,7 @@ func playRollout(t *testing.T, c *cut) {
 	w.keepManager(c)
 	job := w.job("plays", func(s *v1alpha1.NodeJobSpec) {
 		whole(s)
-		s.Gate.Scope = v1alpha1.GateAll
+		s.Gate.Nodes = v1alpha1.GateAll
 		s.Maintenance = v1alpha1.MaintenanceSpec{
 			Cordon:         true,
 			Reboot:         v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))},
@@ -246,7 +246,7 @@ func settled(job *v1alpha1.NodeJob) error {
 		v1alpha1.ConditionRollbackFailed: "False " + v1alpha1.ReasonNoRollbackFailed,
 		v1alpha1.ConditionGateEnforced:   "False " + v1alpha1.ReasonNoAdmissionPolicy,
 	}
-	counts := v1alpha1.NodeCounts{Matched: 5, Done: 4, Failed: 1, RolledBack: 1}
+	counts := v1alpha1.NodeCounts{Total: 5, Done: 4, Failed: 1, RolledBack: 1}
 	steps := []v1alpha1.StepStatus{{Name: "canary", Nodes: 1, Done: 1}, {Name: "all", Nodes: 4, Done: 3, Failed: 1}}
 	switch {
 	case s.Nodes != counts:

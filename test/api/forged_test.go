@@ -174,7 +174,7 @@ func TestAUserOfANamespaceForgesNoStatus(t *testing.T) {
 	w.bind(user, "cluster-admin", false)
 	tenant := w.as(user)
 	job := w.job("task", func(s *v1alpha1.NodeJobSpec) { s.Suspend = true })
-	guard := guardFromYAML(t, w.Namespace, "guard", `{target: {daemonSet: a}, release: {when: Approval}}`)
+	guard := guardFromYAML(t, w.Namespace, "guard", `{target: {daemonSet: a}, release: {approval: Required}}`)
 	must(t, admin.Create(w.Ctx, guard))
 	stableAt := metav1.NewTime(time.Now().Add(-time.Hour))
 	for name, request := range map[string]func() error{

@@ -129,7 +129,7 @@ func TestGatesOfSeveralNodeJobsAreOnANodeTogether(t *testing.T) {
 	installGate(t, one, two)
 	shared := v1alpha1.GateSpec{Key: "setup.example/closed"}
 	one.gate("a", v1alpha1.GateSpec{}, `null`)
-	one.gate("b", v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute, Scope: v1alpha1.GateAll}, `null`)
+	one.gate("b", v1alpha1.GateSpec{Effect: v1alpha1.GateNoExecute, Nodes: v1alpha1.GateAll}, `null`)
 	one.gate("c.d", v1alpha1.GateSpec{}, `null`)
 	one.gate("shares", shared, `null`)
 	one.gate("shares-too", shared, `null`)

@@ -135,7 +135,7 @@ func TestAGateForAllNodesIsClosedOnExistingNodes(t *testing.T) {
 	w.comes("all-1", nil)
 	startManager(t, noFaults)
 	w.job("all", func(s *v1alpha1.NodeJobSpec) {
-		s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll, Effect: v1alpha1.GateNoExecute}
+		s.Gate = &v1alpha1.GateSpec{Nodes: v1alpha1.GateAll, Effect: v1alpha1.GateNoExecute}
 	})
 	w.has("all-1", w.taint(w.live("all")))
 	w.end(w.podOn("all-1"), 0, "")
@@ -292,14 +292,14 @@ func TestANodeThatStopsMatchingIsOpened(t *testing.T) {
 			taint := gateOf(v1alpha1.GateKey(job), tt.value)
 			w.comes("pool-1", map[string]string{"pool": "a"}, taint)
 			w.Eventually("it is for the node", func() error {
-				if n := w.live("for-pool").Status.Nodes.Matched; n != 1 {
+				if n := w.live("for-pool").Status.Nodes.Total; n != 1 {
 					return fmt.Errorf("for %d nodes", n)
 				}
 				return nil
 			})
 			w.label("pool-1", "pool", "b")
 			w.Eventually("it is for no node", func() error {
-				if n := w.live("for-pool").Status.Nodes.Matched; n != 0 {
+				if n := w.live("for-pool").Status.Nodes.Total; n != 0 {
 					return fmt.Errorf("for %d nodes", n)
 				}
 				return nil
@@ -396,7 +396,7 @@ func TestANodeThatIsTaintedForANodeJobThatIsGoneIsOpened(t *testing.T) {
 	w.gateIsSeen("forced")
 	w.comes("stray-2", nil, gateOf(userKey, v1alpha1.GateValue))
 	w.Eventually("it is for the node", func() error {
-		if n := w.live("forced").Status.Nodes.Matched; n != 1 {
+		if n := w.live("forced").Status.Nodes.Total; n != 1 {
 			return fmt.Errorf("for %d nodes", n)
 		}
 		return nil
@@ -416,7 +416,7 @@ func TestTheGateIsClosedAgainAfterAReboot(t *testing.T) {
 	w := newWorld(t)
 	startManager(t, noFaults)
 	w.job("boots", func(s *v1alpha1.NodeJobSpec) {
-		s.Gate, s.Rerun.OnReboot = &v1alpha1.GateSpec{OnReboot: true}, true
+		s.Gate, s.Rerun.OnReboot = &v1alpha1.GateSpec{Nodes: v1alpha1.GateJoiningAndRebooted}, true
 	})
 	w.node("boots-1")
 	w.end(w.podOn("boots-1"), 0, "")

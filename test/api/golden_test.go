@@ -102,7 +102,7 @@ var withDefaults = map[string]string{
 		publish: [{result: kernel, label: example.com/kernel}], gate: {}, maintenance: {drain: {}}}`,
 	"v0.1.0/nodeguard-defaults.json":            `{target: {daemonSet: storage}}`,
 	"v0.1.0/nodedisruptionbudget-defaults.json": `{selector: {matchLabels: {pool: golden}}, limits: [{maxUnavailable: 1}]}`,
-	"v0.1.0/nodeguard-check-defaults.json":      `{target: {daemonSet: storage}, release: {when: Check, check: {script: "true"}}}`,
+	"v0.1.0/nodeguard-check-defaults.json":      `{target: {daemonSet: storage}, release: {check: {script: "true"}}}`,
 }
 
 // TestDefaultsStayTheSame creates objects without the fields that have defaults.

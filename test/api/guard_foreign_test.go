@@ -165,7 +165,7 @@ func TestATakenNameStopsNothing(t *testing.T) {
 		}},
 	)
 	g.guard(func(s *v1alpha1.NodeGuardSpec) {
-		s.Release.When, s.Release.Check = v1alpha1.ReleaseWhenCheck, &v1alpha1.ReleaseCheck{Script: "true"}
+		s.Release.Check = &v1alpha1.ReleaseCheck{Script: "true"}
 	})
 	g.ready(2)
 	wantText(
@@ -189,7 +189,7 @@ func TestATakenNameStopsNothing(t *testing.T) {
 			),
 		)
 		if len(pods.Items) != 1 || pods.Items[0].Name == names[v1alpha1.GuardRoleCheck] {
-			return fmt.Errorf("%d checks, status %+v", len(pods.Items), g.live().Status.Held)
+			return fmt.Errorf("%d checks, status %+v", len(pods.Items), g.live().Status.Waiting)
 		}
 		pods.Items[0].Status.Phase = corev1.PodSucceeded
 		pods.Items[0].Status.StartTime = new(metav1.Now())

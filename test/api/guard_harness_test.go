@@ -348,12 +348,12 @@ func (g *guarded) evicted(node string) {
 	g.Eventually("an eviction on "+node+" succeeds", func() error { return g.evict(node) })
 }
 
-func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
+func (g *guarded) held(node, reason string) v1alpha1.WaitingNode {
 	g.T.Helper()
-	var found v1alpha1.HeldNode
+	var found v1alpha1.WaitingNode
 	g.Eventually(node+" is held: "+reason, func() error {
 		status := g.live().Status
-		for _, h := range status.Held {
+		for _, h := range status.Waiting {
 			if h.Node == node && h.Reason == reason {
 				found = h
 				return nil

@@ -47,7 +47,7 @@ func TestATenantDoesNotDecideForOthers(t *testing.T) {
 	theirs := &guarded{world: closed}
 	theirs.daemonSetFor("all", func(pod *corev1.PodSpec) { pod.NodeSelector = map[string]string{"world": g.Namespace} })
 	startGuards(t, noFaults)
-	g.guard(func(s *v1alpha1.NodeGuardSpec) { s.Release.When = v1alpha1.ReleaseWhenApproval })
+	g.guard(func(s *v1alpha1.NodeGuardSpec) { s.Release.Approval = v1alpha1.ApprovalRequired })
 	g.ready(2)
 
 	named := func(i int) client.ObjectKey {
@@ -55,7 +55,7 @@ func TestATenantDoesNotDecideForOthers(t *testing.T) {
 	}
 	for i := range many {
 		ng := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: closed.Namespace, Name: named(i).Name}}
-		ng.Spec.Target.DaemonSet, ng.Spec.Release.When = "all", v1alpha1.ReleaseWhenApproval
+		ng.Spec.Target.DaemonSet, ng.Spec.Release.Approval = "all", v1alpha1.ApprovalRequired
 		must(t, admin.Create(g.Ctx, ng))
 		t.Cleanup(func() { _ = admin.Delete(t.Context(), ng) })
 	}
@@ -107,7 +107,7 @@ func TestPodsThatAUserCreatesAreNoChecks(t *testing.T) {
 	g := newGuarded(t, "forged-1")
 	startGuards(t, noFaults)
 	g.guard(func(s *v1alpha1.NodeGuardSpec) {
-		s.Release.When, s.Release.Check = v1alpha1.ReleaseWhenCheck, &v1alpha1.ReleaseCheck{Script: "false"}
+		s.Release.Check = &v1alpha1.ReleaseCheck{Script: "false"}
 	})
 	g.ready(1)
 	g.cordon("forged-1", true)

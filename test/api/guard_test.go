@@ -37,18 +37,15 @@ func TestTheAPIRejectsNodeGuardsThatCannotWork(t *testing.T) {
 		"fewer than zero nodes":                  {spec: with(`maxUnavailable: -1`), want: "maxUnavailable must be a number of nodes"},
 		"more than all nodes":                    {spec: with(`maxUnavailable: "101%"`), want: "maxUnavailable must be a number of nodes"},
 		"a number that is a string":              {spec: with(`maxUnavailable: "2"`), want: "maxUnavailable must be a number of nodes"},
-		"no companion is updated at once":        {spec: with(`updateStrategy: {maxUnavailable: 0}`), want: "updateStrategy.maxUnavailable must be"},
 		"another condition":                      {spec: with(`release: {when: Never}`), want: `supported values: "TargetsReady", "Check", "Approval"`},
-		"a condition without a check":            {spec: with(`release: {when: Check}`), want: "release.check belongs to release.when Check"},
-		"a check without a condition":            {spec: with(`release: {check: {script: "true"}}`), want: "release.check belongs to release.when Check"},
-		"a check with nothing in it":             {spec: with(`release: {when: Check, check: {}}`), want: "set exactly one of release.check.script and release.check.container"},
-		"a check with both":                      {spec: with(`release: {when: Check, check: {script: "true", container: {image: a}}}`), want: "set exactly one of release.check.script"},
-		"a check with Windows line endings":      {spec: with(`release: {when: Check, check: {script: "true\r\n"}}`), want: "release.check.script has Windows line endings (CRLF)"},
-		"a check with only blanks":               {spec: with(`release: {when: Check, check: {script: " "}}`), want: "release.check.script is empty"},
-		"a check without an image":               {spec: with(`release: {when: Check, check: {container: {command: [a]}}}`), want: "spec.release.check.container.image: Required value"},
-		"a script with an account":               {spec: with(`release: {when: Check, check: {script: "true", serviceAccountName: a}}`), want: "works with release.check.container only"},
-		"a check with a timeout of zero":         {spec: with(`release: {when: Check, check: {script: "true", timeoutSeconds: 0}}`), want: "greater than or equal to 1"},
-		"a check once a day":                     {spec: with(`release: {when: Check, check: {script: "true", intervalSeconds: 86400}}`), want: "less than or equal to 3600"},
+		"a check with nothing in it":             {spec: with(`release: {check: {}}`), want: "set exactly one of release.check.script and release.check.container"},
+		"a check with both":                      {spec: with(`release: {check: {script: "true", container: {image: a}}}`), want: "set exactly one of release.check.script"},
+		"a check with Windows line endings":      {spec: with(`release: {check: {script: "true\r\n"}}`), want: "release.check.script has Windows line endings (CRLF)"},
+		"a check with only blanks":               {spec: with(`release: {check: {script: " "}}`), want: "release.check.script is empty"},
+		"a check without an image":               {spec: with(`release: {check: {container: {command: [a]}}}`), want: "spec.release.check.container.image: Required value"},
+		"a script with an account":               {spec: with(`release: {check: {script: "true", serviceAccountName: a}}`), want: "works with release.check.container only"},
+		"a check with a timeout of zero":         {spec: with(`release: {check: {script: "true", timeoutSeconds: 0}}`), want: "greater than or equal to 1"},
+		"a check once a day":                     {spec: with(`release: {check: {script: "true", periodSeconds: 86400}}`), want: "less than or equal to 3600"},
 		"a deadline of zero":                     {spec: with(`release: {deadlineSeconds: 0}`), want: "greater than or equal to 1"},
 		"an action without a deadline":           {spec: with(`release: {onDeadline: Release}`), want: "release.onDeadline needs release.deadlineSeconds"},
 		"an unknown action at the deadline":      {spec: with(`release: {deadlineSeconds: 5, onDeadline: Kill}`), want: `supported values: "Hold", "Release"`},
@@ -68,8 +65,8 @@ func TestTheAPIRejectsNodeGuardsThatCannotWork(t *testing.T) {
 		"the minimum":    `{target: {daemonSet: a}}`,
 		"no nodes":       with(`maxUnavailable: 0`),
 		"zero percent":   with(`maxUnavailable: "0%"`),
-		"a percentage":   with(`maxUnavailable: "25%", updateStrategy: {maxUnavailable: "10%"}`),
-		"a check":        with(`release: {when: Check, check: {container: {image: a, command: [b], env: [{name: A, value: b}]}, serviceAccountName: c}, deadlineSeconds: 5}`),
+		"a percentage":   with(`maxUnavailable: "25%"`),
+		"a check":        with(`release: {check: {container: {image: a, command: [b], env: [{name: A, value: b}]}, serviceAccountName: c}, deadlineSeconds: 5}`),
 		"a pod selector": `{target: {podSelector: {matchLabels: {a: b}}}, template: {metadata: {labels: {c: d}}, spec: {containers: [{name: a, image: b}]}}}`,
 	} {
 		o := jobFromYAML(t, w.Namespace, "", spec)
@@ -198,7 +195,7 @@ func TestAManagerThatDiesAtAnyWriteOfARelease(t *testing.T) {
 		a, b := name+"-a", name+"-b"
 		g := newGuarded(t, a, b)
 		stop := startGuards(t, noFaults)
-		g.guard(func(s *v1alpha1.NodeGuardSpec) { s.Release.When = v1alpha1.ReleaseWhenApproval })
+		g.guard(func(s *v1alpha1.NodeGuardSpec) { s.Release.Approval = v1alpha1.ApprovalRequired })
 		g.ready(2)
 		stop()
 		must(

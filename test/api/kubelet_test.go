@@ -337,7 +337,7 @@ func (k *kubelet) seeJob(event watch.EventType, job *v1alpha1.NodeJob) {
 		k.job = nil
 	}
 	n := job.Status.Nodes
-	if n.Matched != n.Done+n.Running+n.Waiting+n.Failed {
+	if n.Total != n.Done+n.Running+n.Waiting+n.Failed {
 		k.never("the counts do not add up: %+v", n)
 	}
 	if before == nil || before.Status.Rollout == nil {

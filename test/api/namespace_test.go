@@ -115,7 +115,7 @@ func TestANamespaceMustAllowNodeJobs(t *testing.T) {
 	startManager(t, interceptor.Funcs{})
 	w.node("denied-1")
 	w.job("tenant", func(s *v1alpha1.NodeJobSpec) {
-		s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll}
+		s.Gate = &v1alpha1.GateSpec{Nodes: v1alpha1.GateAll}
 		s.Rollout.MaxConcurrent = percent("100%")
 		s.Retry.Limit = new(int32(3))
 	})

@@ -140,7 +140,7 @@ func TestTwoTeamsRunOnTheirOwnNodes(t *testing.T) {
 			s.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"x.test/for": "limited"}}
 			s.Rollout.MaxConcurrent = percent("100%")
 			s.Task.Check = &v1alpha1.CheckSpec{Script: "check", PeriodSeconds: 10}
-			s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll}
+			s.Gate = &v1alpha1.GateSpec{Nodes: v1alpha1.GateAll}
 			s.Rollback, s.DeletionPolicy = &v1alpha1.RollbackSpec{Script: "undo"}, v1alpha1.DeletionRollback
 		})
 		pod := w.podOf(node, task.Task)

@@ -252,7 +252,7 @@ func TestADrainThatIsHeldForTooLongIsNotified(t *testing.T) {
 	e := g.endpoint("fail")
 	to := notify.Config{URL: e.URL, Format: notify.FormatCloudEvents, DrainHeld: 2 * time.Second}
 	stop := startNotifyingGuards(t, noFaults, to)
-	g.guard(func(s *v1alpha1.NodeGuardSpec) { s.Release.When = v1alpha1.ReleaseWhenApproval })
+	g.guard(func(s *v1alpha1.NodeGuardSpec) { s.Release.Approval = v1alpha1.ApprovalRequired })
 	g.ready(2)
 	g.cordon("notify-held-1", true)
 	held := g.held("notify-held-1", v1alpha1.ReasonAwaitingApproval)
@@ -273,7 +273,7 @@ func TestADrainThatIsHeldForTooLongIsNotified(t *testing.T) {
 	g.receives(e, "dev.everynode.nodeguard.drainheld")
 	pending(0)
 	if got := e.accepted[0].Data; got.Node != "notify-held-1" || got.Reason != held.Reason ||
-		!strings.Contains(got.Message, held.ReleasedWhen) {
+		!strings.Contains(got.Message, held.Message) {
 		t.Errorf("the notification is %+v, and the node %+v", got, held)
 	}
 }

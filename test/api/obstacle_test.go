@@ -177,7 +177,7 @@ func TestARefusedPodIsNotCalledRunning(t *testing.T) {
 	w.Condition("quota", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonPodForbidden)
 	var job v1alpha1.NodeJob
 	must(t, admin.Get(w.Ctx, client.ObjectKey{Namespace: w.Namespace, Name: "quota"}, &job))
-	if want := (v1alpha1.NodeCounts{Matched: 1, Waiting: 1}); job.Status.Nodes != want {
+	if want := (v1alpha1.NodeCounts{Total: 1, Waiting: 1}); job.Status.Nodes != want {
 		t.Errorf("the counts are %+v, want %+v", job.Status.Nodes, want)
 	}
 	must(t, admin.Patch(w.Ctx, node, mergePatch(fmt.Sprintf(`{"metadata":{"labels":{%q:%q}}}`,

@@ -27,7 +27,7 @@ func TestRequiresWithPrometheus(t *testing.T) {
 	alertmanager, _ := startAlertmanager(t)
 	startPrometheus(t, b, b.startProgramOfManager(), alertmanager)
 	b.budget("careful", func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
-		spec.Requires = []v1alpha1.BudgetRequirement{{Name: "calm", Alerts: &v1alpha1.RequiredAlerts{
+		spec.Requirements = []v1alpha1.BudgetRequirement{{Name: "calm", Alerts: &v1alpha1.RequiredAlerts{
 			URL: alertmanager, Matchers: []string{"severity=~warning|critical", "nodedisruptionbudget=broken"},
 		}}}
 	})
@@ -36,7 +36,7 @@ func TestRequiresWithPrometheus(t *testing.T) {
 
 	b.budget("broken", func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
 		spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"no-node": "has"}}
-		spec.Requires = []v1alpha1.BudgetRequirement{{Name: "invalid", Alerts: &v1alpha1.RequiredAlerts{
+		spec.Requirements = []v1alpha1.BudgetRequirement{{Name: "invalid", Alerts: &v1alpha1.RequiredAlerts{
 			URL: alertmanager, Matchers: []string{"severity"},
 		}}}
 	})

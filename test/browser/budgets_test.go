@@ -19,13 +19,13 @@ func limited(t *testing.T) *v1alpha1.NodeDisruptionBudget {
 		ObjectMeta: metav1.ObjectMeta{Name: "production"},
 		Spec: v1alpha1.NodeDisruptionBudgetSpec{
 			Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: percent("1")}}, JoiningNodes: v1alpha1.JoiningNodesIncluded,
-			Reason: "one <b>node</b> at a time",
+			Description: "one <b>node</b> at a time",
 		},
 	}
 	create(t, b, func() {
 		since := metav1.NewTime(time.Now().Add(-25 * time.Minute))
 		b.Status.ObservedGeneration, b.Status.Nodes = b.Generation, v1alpha1.BudgetCounts{
-			Selected:    12,
+			Total:       12,
 			Seats:       11,
 			Unavailable: 1,
 			Waiting:     1,

@@ -61,7 +61,7 @@ func TestTheFirstPageSaysWhatNeedsAUser(t *testing.T) {
 	do(t, tab, "location.hash = '#/'")
 	f.finish(f.jobs[0], 1)
 	f.nodes[1].Labels = nil
-	f.jobs[0].Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 3}
+	f.jobs[0].Status.Nodes = v1alpha1.NodeCounts{Total: 3, Done: 3}
 	f.jobs[0].Status.Failures = nil
 	for i := range f.jobs[0].Status.Conditions {
 		c := &f.jobs[0].Status.Conditions[i]

@@ -22,7 +22,7 @@ func TestARebootMayAskForAnotherRun(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	key := v1alpha1.RecordKey(w.Namespace, "volatile")
 	w.job("volatile", w.mark()+"; while [ -e "+w.markFile()+".hold ]; do sleep 0.1; done", func(s *v1alpha1.NodeJobSpec) {
-		s.Rerun.OnReboot, s.Gate = true, &v1alpha1.GateSpec{OnReboot: true}
+		s.Rerun.OnReboot, s.Gate = true, &v1alpha1.GateSpec{Nodes: v1alpha1.GateJoiningAndRebooted}
 	})
 	w.Done("volatile", node)
 	w.complete("volatile")

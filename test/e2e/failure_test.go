@@ -263,7 +263,7 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	}
 	w.Eventually("the status shows the outcome of the canary", func() error {
 		s := w.Get("broken").Status
-		if want := (v1alpha1.NodeCounts{Matched: 2, Waiting: 1, Failed: 1, RolledBack: 1}); s.Nodes != want {
+		if want := (v1alpha1.NodeCounts{Total: 2, Waiting: 1, Failed: 1, RolledBack: 1}); s.Nodes != want {
 			return fmt.Errorf("the counts are %+v", s.Nodes)
 		}
 		if f := s.Failures; len(f) != 1 || f[0].Rollback != v1alpha1.ReasonRolledBack || f[0].Quarantine != v1alpha1.ReasonDrained ||
@@ -318,7 +318,7 @@ func TestR19_ARollbackThatFailsAsWellIsSaidEverywhere(t *testing.T) {
 	if rb := w.rolledBack("worse", "node-2", record.Failed); rb.Attempts != 2 || *rb.ExitCode != 9 {
 		t.Errorf("the rollback is %+v", rb)
 	}
-	live := w.counted("worse", v1alpha1.NodeCounts{Matched: 1, Failed: 1, RollbackFailed: 1})
+	live := w.counted("worse", v1alpha1.NodeCounts{Total: 1, Failed: 1, RollbackFailed: 1})
 	if f := live.Status.Failures; len(f) != 1 || f[0].Rollback != v1alpha1.ReasonRollbackFailed ||
 		f[0].RollbackMessage != "it cannot be undone" ||
 		*f[0].ExitCode != 7 {

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -134,12 +135,12 @@ func (g *guarded) ready(nodes ...string) {
 }
 
 // held waits until a node is held for a reason, and returns the message.
-func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
+func (g *guarded) held(node, reason string) v1alpha1.WaitingNode {
 	g.T.Helper()
-	var found v1alpha1.HeldNode
+	var found v1alpha1.WaitingNode
 	g.Eventually(fmt.Sprintf("%s is held: %s", node, reason), func() error {
 		live := g.guard()
-		for _, h := range live.Status.Held {
+		for _, h := range live.Status.Waiting {
 			if h.Node == node && h.Reason == reason {
 				found = h
 				return nil
@@ -147,7 +148,7 @@ func (g *guarded) held(node, reason string) v1alpha1.HeldNode {
 		}
 		return fmt.Errorf("the status is %+v", live.Status)
 	})
-	if found.Message == "" || found.ReleasedWhen == "" || found.RequestedBy == "" || found.RequestedAt.IsZero() {
+	if !strings.Contains(found.Message, "; released when: ") || found.By == "" || found.Since.IsZero() {
 		g.T.Errorf("too little is said of %s: %+v", node, found)
 	}
 	return found

@@ -112,7 +112,7 @@ func TestRecipeStorageGuard(t *testing.T) {
 	guard := &v1alpha1.NodeGuard{}
 	must(t, yaml.UnmarshalStrict(content, guard))
 	guard.Namespace, guard.Name, guard.Spec.Target.DaemonSet = g.Namespace, "storage", "storage"
-	guard.Spec.Release.Check.IntervalSeconds = new(int32(5))
+	guard.Spec.Release.Check.PeriodSeconds = new(int32(5))
 	g.Eventually("the recipe can be applied", func() error { return admin.Create(g.Ctx, guard) })
 	g.ready(node)
 	g.sh(node, "echo Ada looks at a disk > /run/everynode-hold")

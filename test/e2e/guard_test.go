@@ -155,7 +155,7 @@ func TestR25_TwoDrainsGoOneAfterTheOther(t *testing.T) {
 	g.uncordon(second)
 	g.ready(g.nodes...)
 	g.Eventually("no node is unavailable", func() error {
-		if live := g.guard(); live.Status.Nodes.Released+live.Status.Nodes.Held+live.Status.Nodes.Unavailable > 0 {
+		if live := g.guard(); live.Status.Nodes.Released+live.Status.Nodes.Waiting+live.Status.Nodes.Unavailable > 0 {
 			return fmt.Errorf("the status is %+v", live.Status)
 		}
 		return nil
@@ -213,8 +213,8 @@ func TestR26_CompanionsAreReplacedOneAfterTheOther(t *testing.T) {
 func TestR27_TheUsersCheckDecidesWhenANodeMayGo(t *testing.T) {
 	t.Parallel()
 	g := newGuarded(t, 1, func(s *v1alpha1.NodeGuardSpec) {
-		s.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenCheck, Check: &v1alpha1.ReleaseCheck{
-			Script: `[ -e /run/may-go ] || { echo "3 volumes are rebuilding"; exit 7; }`, IntervalSeconds: new(int32(10)),
+		s.Release = v1alpha1.ReleaseSpec{Check: &v1alpha1.ReleaseCheck{
+			Script: `[ -e /run/may-go ] || { echo "3 volumes are rebuilding"; exit 7; }`, PeriodSeconds: new(int32(10)),
 		}}
 	})
 	node := g.nodes[0]
@@ -228,10 +228,10 @@ func TestR27_TheUsersCheckDecidesWhenANodeMayGo(t *testing.T) {
 	g.ready(node)
 
 	// Approval by a user: the command in the status works unchanged.
-	g.spec(`{"spec":{"release":{"when":"Approval","check":null}}}`)
+	g.spec(`{"spec":{"release":{"approval":"Required","check":null}}}`)
 	done = g.drain(node)
 	held = g.held(node, v1alpha1.ReasonAwaitingApproval)
-	g.asTold(held.ReleasedWhen, "annotate")
+	g.asTold(held.Message, "annotate")
 	g.drained(node, done)
 	g.uncordon(node)
 	g.ready(node)

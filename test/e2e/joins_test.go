@@ -323,7 +323,7 @@ func TestTheManagerIsLetOntoAGatedNode(t *testing.T) {
 	w := newWorld(t)
 	manager := w.manager()
 	own := manager.Spec.NodeName
-	w.job("setup", w.hold(), onNodes(own), func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll} })
+	w.job("setup", w.hold(), onNodes(own), func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Nodes: v1alpha1.GateAll} })
 	w.bindGate("setup")
 	w.began(own)
 	w.Eventually("the node is closed", func() error {

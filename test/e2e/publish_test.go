@@ -108,7 +108,7 @@ func TestR12_AnOptInLabelIsRemovedWhenTheTaskIsDone(t *testing.T) {
 		t.Errorf("the label is there: %v", live.Labels)
 	}
 	w.complete("optin")
-	if n := w.Get("optin").Status.Nodes; n.Matched != 1 || n.Done != 1 {
+	if n := w.Get("optin").Status.Nodes; n.Total != 1 || n.Done != 1 {
 		t.Errorf("the counts are %+v", n)
 	}
 	w.wantRan(node, 1)

@@ -134,7 +134,7 @@ func TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest(t *testing.T) {
 		t.Helper()
 		return w.Condition("asked", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed).Message
 	}
-	w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Failed: 2})
+	w.counted("asked", v1alpha1.NodeCounts{Total: 2, Failed: 2})
 
 	// One node, which fails again.
 	first := w.On("asked", "node-1").Record
@@ -147,13 +147,13 @@ func TestR20_FailedNodesAreTriedAgainOrSkippedOnRequest(t *testing.T) {
 	})
 	w.wantRan("node-1", 2)
 	w.wantRan("node-2", 1)
-	w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Failed: 2})
+	w.counted("asked", v1alpha1.NodeCounts{Total: 2, Failed: 2})
 
 	// All failed nodes, one of which is repaired.
 	w.sh("node-2", "touch "+w.markFile()+".fixed")
 	w.asTold(told(), "annotate nodejob")
 	w.Done("asked", "node-2")
-	live := w.counted("asked", v1alpha1.NodeCounts{Matched: 2, Done: 1, Failed: 1})
+	live := w.counted("asked", v1alpha1.NodeCounts{Total: 2, Done: 1, Failed: 1})
 	w.wantRan("node-1", 3)
 	w.wantRan("node-2", 2)
 

@@ -124,7 +124,7 @@ func TestR18_OneNodeFirstThenTheOthers(t *testing.T) {
 	nodes := w.oldest("node-1", "node-2")
 	w.job("default", w.timed(w.hold()), onNodes(nodes...), func(s *v1alpha1.NodeJobSpec) { s.Rollout = v1alpha1.RolloutSpec{} })
 	w.runningPod(nodes[0])
-	live := w.counted("default", v1alpha1.NodeCounts{Matched: 2, Running: 1, Waiting: 1})
+	live := w.counted("default", v1alpha1.NodeCounts{Total: 2, Running: 1, Waiting: 1})
 	if live.Status.Rollout.Step != "canary" {
 		t.Errorf("the step is %q", live.Status.Rollout.Step)
 	}
@@ -175,7 +175,7 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	)
 	awaiting := func(step string, done int32) metav1.Condition {
 		t.Helper()
-		w.counted("steps", v1alpha1.NodeCounts{Matched: 3, Done: done, Waiting: 3 - done})
+		w.counted("steps", v1alpha1.NodeCounts{Total: 3, Done: done, Waiting: 3 - done})
 		c := w.Condition("steps", v1alpha1.ConditionComplete, metav1.ConditionUnknown, v1alpha1.ReasonAwaitingPromotion)
 		live := w.Get("steps")
 		for _, kind := range []string{v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {
@@ -259,7 +259,7 @@ func TestSuspendedInMidRollout(t *testing.T) {
 	if rec := w.Done("suspended", nodes[0]); rec.PodUID != pod.UID || rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
 	}
-	w.counted("suspended", v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1})
+	w.counted("suspended", v1alpha1.NodeCounts{Total: 2, Done: 1, Waiting: 1})
 	w.Condition("suspended", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
 	w.untouched(log, "suspended", nodes[1])
 	resumed := time.Now()

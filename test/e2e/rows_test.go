@@ -437,7 +437,7 @@ func TestR21_SuccessAndFailureAreInTheStatus(t *testing.T) {
 	c := w.Condition("mixed", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonNodesFailed)
 	wantText(t, c.Message, node+": TaskFailed, exit code 1: here on "+node)
 	live := w.Get("mixed")
-	if want := (v1alpha1.NodeCounts{Matched: 2, Done: 1, Failed: 1}); live.Status.Nodes != want {
+	if want := (v1alpha1.NodeCounts{Total: 2, Done: 1, Failed: 1}); live.Status.Nodes != want {
 		t.Errorf("the counts are %+v, want %+v", live.Status.Nodes, want)
 	}
 	if f := live.Status.Failures; len(f) != 1 || f[0].Node != node || *f[0].ExitCode != 1 || f[0].Attempts != 1 || f[0].Retrying {

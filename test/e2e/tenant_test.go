@@ -171,7 +171,7 @@ func (w *tenant) attempts(closed string) map[string]attempt {
 		},
 		"the removal of labels": {w.creates(w.nodeJob("x", templated(`, removeLabels: [x.test/a]`))), label},
 		"a NodeGuard with a script": {
-			w.creates(w.nodeGuard("x", `{target: {daemonSet: a}, release: {when: Check, check: {script: "true"}}}`)),
+			w.creates(w.nodeGuard("x", `{target: {daemonSet: a}, release: {check: {script: "true"}}}`)),
 			runAsRoot,
 		},
 		"a change of a NodeJob of another user": {w.patches(w.nodeJob("script", "{}"), `{"spec":{"suspend":false}}`), runAsRoot},

@@ -43,7 +43,7 @@ func inUse(t *testing.T) *guarded {
 		s.Retry.Limit = new(int32(0))
 		s.OnFailure.Action = v1alpha1.FailureActionCordon
 	})
-	g.job("runs", g.hold(), onNode2, func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll} })
+	g.job("runs", g.hold(), onNode2, func(s *v1alpha1.NodeJobSpec) { s.Gate = &v1alpha1.GateSpec{Nodes: v1alpha1.GateAll} })
 	g.began("node-2")
 	g.Eventually("a node is cordoned, and a gate is closed", func() error {
 		cordoned, gated := g.node(failed), g.node("node-2")

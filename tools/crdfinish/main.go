@@ -1,18 +1,16 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Command crdfinish changes generated CustomResourceDefinitions in two ways, and writes their JSON schemas.
+// Command crdfinish completes a generated CustomResourceDefinition, and writes its JSON schema for editors, KIND_VERSION.json.
 //
 // It removes the descriptions of a pod template's fields. They are the largest part of a CRD that embeds a pod template: with them,
 // `kubectl apply` fails, because the annotation with the last applied configuration has at most 256 KiB. The schema itself stays, so
 // that the API server still rejects wrong fields.
 //
-// With -misplaced, it adds fields that an object must not have. The API server rejects them with a message that names the right
-// field. Without them, it drops such a field, unless the client asks for strict validation.
+// The JSON schema has fields in addition that an object must not have, with a message that names the right field. They are not in the CRD,
+// because kubectl explain would show them.
 //
-// With -schemas, it writes a JSON schema for editors: KIND_VERSION.json.
-//
-//	crdfinish [-misplaced FIELDS] [-schemas DIR] FILE PROPERTY
+//	crdfinish -misplaced FIELDS -schemas DIR FILE PROPERTY
 package main
 
 import (
@@ -25,11 +23,11 @@ import (
 )
 
 func main() {
-	misplaced := flag.String("misplaced", "", "a file with fields that the object must not have")
+	misplaced := flag.String("misplaced", "", "a file with the fields that objects must not have, by kind")
 	schemas := flag.String("schemas", "", "a folder for JSON schemas")
 	flag.Parse()
 	if flag.NArg() != 2 {
-		fmt.Fprintln(os.Stderr, "usage: crdfinish [-misplaced FIELDS] [-schemas DIR] FILE PROPERTY")
+		fmt.Fprintln(os.Stderr, "usage: crdfinish -misplaced FIELDS -schemas DIR FILE PROPERTY")
 		os.Exit(2)
 	}
 	if err := finish(flag.Arg(0), flag.Arg(1), *misplaced, *schemas); err != nil {
@@ -44,31 +42,30 @@ func finish(path, property, misplaced, schemas string) error {
 		return err
 	}
 	trim(crd, property)
-	if misplaced != "" {
-		var fields struct {
-			Rejected map[string]string `json:"rejected"`
-			Unknown  map[string]string `json:"unknown"`
-			Budgets  map[string]string `json:"budgets"`
-		}
-		if err := read(misplaced, &fields); err != nil {
-			return err
-		}
-		for at, instead := range fields.Rejected {
-			if err := reject(crd, at, instead); err != nil {
-				return err
-			}
-		}
-	}
-	if schemas != "" {
-		if err := writeSchemas(crd, schemas); err != nil {
-			return err
-		}
-	}
 	out, err := yaml.Marshal(crd)
 	if err != nil {
 		return fmt.Errorf("writing %s: %w", path, err)
 	}
-	return os.WriteFile(path, append([]byte("---\n"), out...), 0o644)
+	if err := os.WriteFile(path, append([]byte("---\n"), out...), 0o644); err != nil {
+		return err
+	}
+	var fields map[string]map[string]string
+	if err := read(misplaced, &fields); err != nil {
+		return err
+	}
+	for at, instead := range fields[kind(crd)] {
+		if err := reject(crd, at, instead); err != nil {
+			return err
+		}
+	}
+	return writeSchemas(crd, schemas)
+}
+
+func kind(crd map[string]any) string {
+	spec, _ := crd["spec"].(map[string]any)
+	names, _ := spec["names"].(map[string]any)
+	kind, _ := names["kind"].(string)
+	return kind
 }
 
 func read(path string, into any) error {
@@ -124,8 +121,7 @@ func versions(crd map[string]any) map[string]map[string]any {
 
 const notAField = "Not a field of this kind"
 
-// rejected is the schema of a field that no object can have. The API server prints the only value of the enumeration with each error. A
-// CEL rule would not be evaluated while something else is wrong, such as a missing field.
+// rejected is the schema of a field that no object can have. Editors print the only value of the enumeration with each error.
 func rejected(instead string) map[string]any {
 	return map[string]any{
 		"description":                          notAField + ": " + instead + ".",

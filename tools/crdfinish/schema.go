@@ -17,8 +17,7 @@ func writeSchemas(crd map[string]any, dir string) error {
 		return err
 	}
 	spec, _ := crd["spec"].(map[string]any)
-	names, _ := spec["names"].(map[string]any)
-	kind, _ := names["kind"].(string)
+	kind := kind(crd)
 	group, _ := spec["group"].(string)
 	for version, openAPI := range versions(crd) {
 		schema, _ := jsonSchema(openAPI).(map[string]any)

@@ -63,19 +63,21 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: since
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+- name: com.github.everynode.everynode.api.v1alpha1.BudgetAppliesTo
+  scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.BudgetCounts
   map:
     fields:
     - name: exceeding
       type:
         scalar: numeric
-    - name: joining
+    - name: exempt
       type:
         scalar: numeric
     - name: seats
       type:
         scalar: numeric
-    - name: selected
+    - name: total
       type:
         scalar: numeric
     - name: unavailable
@@ -122,8 +124,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: state
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.RequirementState
-- name: com.github.everynode.everynode.api.v1alpha1.BudgetScope
-  scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.BudgetWindow
   map:
     fields:
@@ -131,9 +131,6 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
     - name: schedule
-      type:
-        scalar: string
-    - name: timeZone
       type:
         scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.BudgetWindowStatus
@@ -288,9 +285,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: nodeFieldRef
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.NodeFieldSelector
-    - name: resourceFieldRef
-      type:
-        namedType: io.k8s.api.core.v1.ResourceFieldSelector
     - name: secretKeyRef
       type:
         namedType: io.k8s.api.core.v1.SecretKeySelector
@@ -393,7 +387,7 @@ var schemaYAML = typed.YAMLObject(`types:
         namedType: com.github.everynode.everynode.api.v1alpha1.FilesFromObject
 - name: com.github.everynode.everynode.api.v1alpha1.GateEffect
   scalar: string
-- name: com.github.everynode.everynode.api.v1alpha1.GateScope
+- name: com.github.everynode.everynode.api.v1alpha1.GateNodes
   scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.GateSpec
   map:
@@ -405,12 +399,9 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: key
       type:
         scalar: string
-    - name: onReboot
+    - name: nodes
       type:
-        scalar: boolean
-    - name: scope
-      type:
-        namedType: com.github.everynode.everynode.api.v1alpha1.GateScope
+        namedType: com.github.everynode.everynode.api.v1alpha1.GateNodes
       default: Joining
 - name: com.github.everynode.everynode.api.v1alpha1.GateStatus
   map:
@@ -436,22 +427,22 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.everynode.everynode.api.v1alpha1.GuardCounts
   map:
     fields:
-    - name: guarded
-      type:
-        scalar: numeric
-    - name: held
-      type:
-        scalar: numeric
     - name: ready
       type:
         scalar: numeric
     - name: released
       type:
         scalar: numeric
+    - name: total
+      type:
+        scalar: numeric
     - name: unavailable
       type:
         scalar: numeric
     - name: updated
+      type:
+        scalar: numeric
+    - name: waiting
       type:
         scalar: numeric
 - name: com.github.everynode.everynode.api.v1alpha1.GuardTarget
@@ -463,40 +454,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: podSelector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
-- name: com.github.everynode.everynode.api.v1alpha1.GuardUpdateStrategy
-  map:
-    fields:
-    - name: maxUnavailable
-      type:
-        namedType: io.k8s.apimachinery.pkg.util.intstr.IntOrString
-      default: 1
-- name: com.github.everynode.everynode.api.v1alpha1.HeldNode
-  map:
-    fields:
-    - name: deadline
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
-    - name: deadlinePassed
-      type:
-        scalar: boolean
-    - name: message
-      type:
-        scalar: string
-    - name: node
-      type:
-        scalar: string
-    - name: reason
-      type:
-        scalar: string
-    - name: releasedWhen
-      type:
-        scalar: string
-    - name: requestedAt
-      type:
-        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
-    - name: requestedBy
-      type:
-        scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.JoiningNodes
   scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.MaintenanceSpec
@@ -557,9 +514,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: failed
       type:
         scalar: numeric
-    - name: matched
-      type:
-        scalar: numeric
     - name: nonCompliant
       type:
         scalar: numeric
@@ -573,6 +527,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
     - name: running
+      type:
+        scalar: numeric
+    - name: total
       type:
         scalar: numeric
     - name: waiting
@@ -622,6 +579,13 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.everynode.everynode.api.v1alpha1.NodeDisruptionBudgetSpec
   map:
     fields:
+    - name: appliesTo
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.BudgetAppliesTo
+      default: Disruptions
+    - name: description
+      type:
+        scalar: string
     - name: enforcement
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.BudgetEnforcement
@@ -632,9 +596,6 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             scalar: string
           elementRelationship: atomic
-    - name: exceptTimeZone
-      type:
-        scalar: string
     - name: expiresAt
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
@@ -648,10 +609,10 @@ var schemaYAML = typed.YAMLObject(`types:
           elementType:
             namedType: com.github.everynode.everynode.api.v1alpha1.BudgetLimit
           elementRelationship: atomic
-    - name: reason
+    - name: paceSeconds
       type:
-        scalar: string
-    - name: requires
+        scalar: numeric
+    - name: requirements
       type:
         list:
           elementType:
@@ -659,16 +620,12 @@ var schemaYAML = typed.YAMLObject(`types:
           elementRelationship: associative
           keys:
           - name
-    - name: scope
-      type:
-        namedType: com.github.everynode.everynode.api.v1alpha1.BudgetScope
-      default: Disruptions
-    - name: secondsBetween
-      type:
-        scalar: numeric
     - name: selector
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.LabelSelector
+    - name: timeZone
+      type:
+        scalar: string
     - name: windows
       type:
         list:
@@ -850,17 +807,12 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: release
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.ReleaseSpec
-      default: {}
     - name: target
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.GuardTarget
     - name: template
       type:
         namedType: io.k8s.api.core.v1.PodTemplateSpec
-    - name: updateStrategy
-      type:
-        namedType: com.github.everynode.everynode.api.v1alpha1.GuardUpdateStrategy
-      default: {}
 - name: com.github.everynode.everynode.api.v1alpha1.NodeGuardStatus
   map:
     fields:
@@ -878,14 +830,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: controllerState
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.NodeGuardControllerState
-    - name: held
-      type:
-        list:
-          elementType:
-            namedType: com.github.everynode.everynode.api.v1alpha1.HeldNode
-          elementRelationship: associative
-          keys:
-          - node
     - name: nodes
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.GuardCounts
@@ -903,6 +847,14 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: revision
       type:
         scalar: string
+    - name: waiting
+      type:
+        list:
+          elementType:
+            namedType: com.github.everynode.everynode.api.v1alpha1.WaitingNode
+          elementRelationship: associative
+          keys:
+          - node
 - name: com.github.everynode.everynode.api.v1alpha1.NodeJob
   map:
     fields:
@@ -1244,13 +1196,15 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 900
+- name: com.github.everynode.everynode.api.v1alpha1.ReleaseApproval
+  scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.ReleaseCheck
   map:
     fields:
     - name: container
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.CheckContainer
-    - name: intervalSeconds
+    - name: periodSeconds
       type:
         scalar: numeric
       default: 30
@@ -1264,11 +1218,12 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: numeric
       default: 60
-- name: com.github.everynode.everynode.api.v1alpha1.ReleaseCondition
-  scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.ReleaseSpec
   map:
     fields:
+    - name: approval
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.ReleaseApproval
     - name: check
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.ReleaseCheck
@@ -1278,10 +1233,6 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: onDeadline
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.DeadlineAction
-    - name: when
-      type:
-        namedType: com.github.everynode.everynode.api.v1alpha1.ReleaseCondition
-      default: TargetsReady
 - name: com.github.everynode.everynode.api.v1alpha1.ReleasedNode
   map:
     fields:
@@ -1324,7 +1275,7 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: apiVersion
       type:
         scalar: string
-    - name: cel
+    - name: expression
       type:
         scalar: string
     - name: kind
@@ -1639,6 +1590,9 @@ var schemaYAML = typed.YAMLObject(`types:
       type:
         scalar: string
     - name: since
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
+    - name: until
       type:
         namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: io.k8s.api.core.v1.AWSElasticBlockStoreVolumeSource

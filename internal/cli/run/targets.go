@@ -202,7 +202,7 @@ func (o *options) checkFreezes(ctx context.Context, found targets) error {
 	if err != nil {
 		o.Tell(text.Toned(text.Warn, "note: ").With("could not check whether nodes are frozen: " + err.Error()))
 	}
-	freezes := slices.DeleteFunc(cmdutil.FreezesOn(budgets, found.nodes, o.Now()), func(f view.Freeze) bool { return f.Budget.Spec.Scope != v1alpha1.ScopeTasks })
+	freezes := slices.DeleteFunc(cmdutil.FreezesOn(budgets, found.nodes, o.Now()), func(f view.Freeze) bool { return f.Budget.Spec.AppliesTo != v1alpha1.AppliesToAllTasks })
 	if len(freezes) == 0 {
 		return nil
 	}

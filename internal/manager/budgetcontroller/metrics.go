@@ -32,7 +32,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 		reasons: map[string]string{},
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_budget_nodes",
-			Help: "Nodes that a NodeDisruptionBudget selects, by state: selected, and of these joining, unavailable and waiting. exceeding is how many more are unavailable than the limits allow.",
+			Help: "Nodes that a NodeDisruptionBudget selects, by state: total, and of these exempt, unavailable and waiting. exceeding is how many more are unavailable than the limits allow.",
 		}, []string{"nodedisruptionbudget", "state"}),
 		allowed: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_budget_disruptions_allowed",
@@ -65,7 +65,7 @@ func (m *Metrics) report(budgets []*v1alpha1.NodeDisruptionBudget, p *budget.Pla
 	for i, b := range budgets {
 		st := &p.Statuses[i]
 		for state, count := range map[string]int32{
-			"selected": st.Nodes.Selected, "joining": st.Nodes.Joining, "unavailable": st.Nodes.Unavailable, "waiting": st.Nodes.Waiting,
+			"total": st.Nodes.Total, "exempt": st.Nodes.Exempt, "unavailable": st.Nodes.Unavailable, "waiting": st.Nodes.Waiting,
 			"exceeding": st.Nodes.Exceeding,
 		} {
 			m.nodes.WithLabelValues(b.Name, state).Set(float64(count))

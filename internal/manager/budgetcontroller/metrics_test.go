@@ -27,7 +27,7 @@ func TestMetricsFollowTheBudgets(t *testing.T) {
 	stalled := metav1.Condition{Type: v1alpha1.ConditionStalled, Status: metav1.ConditionFalse}
 	status := func(reason string, exceeding int32) v1alpha1.NodeDisruptionBudgetStatus {
 		return v1alpha1.NodeDisruptionBudgetStatus{
-			DisruptionsAllowed: 2, Nodes: v1alpha1.BudgetCounts{Selected: 9, Exceeding: exceeding},
+			DisruptionsAllowed: 2, Nodes: v1alpha1.BudgetCounts{Total: 9, Exceeding: exceeding},
 			// A user may have written another condition.
 			Conditions: []metav1.Condition{{Type: "Other", Reason: "Forged"}, {Type: v1alpha1.ConditionReady, Reason: reason}, stalled},
 		}
@@ -49,11 +49,11 @@ everynode_budget_bypassed_total{nodedisruptionbudget="a"} 0
 # HELP everynode_budget_disruptions_allowed Disruptions that may begin now, as far as a NodeDisruptionBudget is concerned.
 # TYPE everynode_budget_disruptions_allowed gauge
 everynode_budget_disruptions_allowed{nodedisruptionbudget="a"} 2
-# HELP everynode_budget_nodes Nodes that a NodeDisruptionBudget selects, by state: selected, and of these joining, unavailable and waiting. exceeding is how many more are unavailable than the limits allow.
+# HELP everynode_budget_nodes Nodes that a NodeDisruptionBudget selects, by state: total, and of these exempt, unavailable and waiting. exceeding is how many more are unavailable than the limits allow.
 # TYPE everynode_budget_nodes gauge
 everynode_budget_nodes{nodedisruptionbudget="a",state="exceeding"} 1
-everynode_budget_nodes{nodedisruptionbudget="a",state="joining"} 0
-everynode_budget_nodes{nodedisruptionbudget="a",state="selected"} 9
+everynode_budget_nodes{nodedisruptionbudget="a",state="exempt"} 0
+everynode_budget_nodes{nodedisruptionbudget="a",state="total"} 9
 everynode_budget_nodes{nodedisruptionbudget="a",state="unavailable"} 0
 everynode_budget_nodes{nodedisruptionbudget="a",state="waiting"} 0
 # HELP everynode_budget_stalled 1 while the condition Stalled of a NodeDisruptionBudget is True: it does not work as it should until a person acts. 0 otherwise.

@@ -336,7 +336,7 @@ func TestAFreezeEnds(t *testing.T) {
 	c.create(&v1alpha1.NodeDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "freeze"},
 		Spec: v1alpha1.NodeDisruptionBudgetSpec{
-			Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: new(intstr.FromInt32(0))}}, Scope: v1alpha1.ScopeTasks,
+			Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: new(intstr.FromInt32(0))}}, AppliesTo: v1alpha1.AppliesToAllTasks,
 			JoiningNodes: v1alpha1.JoiningNodesIncluded, ExpiresAt: new(metav1.NewTime(noon.Add(time.Minute))),
 		},
 	})

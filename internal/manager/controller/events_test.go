@@ -337,7 +337,7 @@ func TestTheEventOfARevisionNamesWhoHasChangedTheSpec(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t)
 			job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Annotations: map[string]string{v1alpha1.ChangedByAnnotation: tt.by}}}
-			r.announce(t.Context(), job, v1alpha1.NodeJobStatus{Revision: "rev", Nodes: v1alpha1.NodeCounts{Matched: 4, Done: 1}})
+			r.announce(t.Context(), job, v1alpha1.NodeJobStatus{Revision: "rev", Nodes: v1alpha1.NodeCounts{Total: 4, Done: 1}})
 			if diff := cmp.Diff([]string{"Normal RevisionStarted Rollout on the NodeJob: " + tt.want}, r.told.events()); diff != "" {
 				t.Errorf("events (-want +got):\n%s", diff)
 			}

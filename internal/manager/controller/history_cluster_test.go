@@ -114,7 +114,7 @@ func (h *history) newJob(name string) *v1alpha1.NodeJob {
 		spec.Maintenance.Reboot.TimeoutSeconds = new(int32(120))
 	}
 	if one(3) {
-		spec.Gate = &v1alpha1.GateSpec{Scope: []v1alpha1.GateScope{v1alpha1.GateJoining, v1alpha1.GateAll}[h.Intn(2)]}
+		spec.Gate = &v1alpha1.GateSpec{Nodes: []v1alpha1.GateNodes{v1alpha1.GateJoining, v1alpha1.GateAll}[h.Intn(2)]}
 	}
 	if one(3) {
 		spec.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "x.example/" + name}}

@@ -60,9 +60,9 @@ func TestADoneNodeJobIsAtRest(t *testing.T) {
 	}{
 		"nothing":              {change: func(*v1alpha1.NodeJob) {}},
 		"a gate":               {change: gated},
-		"a gate for all nodes": {change: func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll} }},
+		"a gate for all nodes": {change: func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Nodes: v1alpha1.GateAll} }},
 		"a gate after reboots": {change: func(j *v1alpha1.NodeJob) {
-			j.Spec.Gate = &v1alpha1.GateSpec{OnReboot: true}
+			j.Spec.Gate = &v1alpha1.GateSpec{Nodes: v1alpha1.GateJoiningAndRebooted}
 			j.Spec.Rerun.OnReboot = true
 		}},
 		"published results": {change: func(j *v1alpha1.NodeJob) {
@@ -154,7 +154,7 @@ func (r *fakeReconciler) endAll(message string, now time.Time) {
 func TestNothingInTheCacheIsChanged(t *testing.T) {
 	key := "ns.everynode.dev/job"
 	changes := map[string]func(*v1alpha1.NodeJob){
-		"a gate to be closed": func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Scope: v1alpha1.GateAll} },
+		"a gate to be closed": func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Nodes: v1alpha1.GateAll} },
 		"a gate to be opened": func(j *v1alpha1.NodeJob) { j.Spec.Gate = &v1alpha1.GateSpec{Key: "a"} },
 		"published results": func(j *v1alpha1.NodeJob) {
 			j.Spec.Publish = []v1alpha1.PublishedResult{

@@ -42,7 +42,7 @@ func measure(t *testing.T) (*prometheus.Registry, *Metrics, observation) {
 		GateClosedSince: time.Unix(1700000000, 0),
 		Status: v1alpha1.NodeJobStatus{
 			Nodes: v1alpha1.NodeCounts{
-				Matched:        10,
+				Total:          10,
 				Done:           1,
 				Running:        2,
 				Waiting:        3,

@@ -88,7 +88,7 @@ func (r announcer) announce(ctx context.Context, job *v1alpha1.NodeJob, status v
 	if status.Revision != "" && status.Revision != job.Status.Revision {
 		r.event(job, nil, corev1.EventTypeNormal, v1alpha1.ReasonRevisionStarted, "Rollout",
 			plan.RevisionStarted(job, &status))
-		log.Info("revision started", "revision", status.Revision, "nodes", status.Nodes.Matched)
+		log.Info("revision started", "revision", status.Revision, "nodes", status.Nodes.Total)
 	}
 	if stepStarted(&job.Status, &status) {
 		r.event(job, nil, corev1.EventTypeNormal, v1alpha1.ReasonStepStarted, "Rollout", plan.StepStarted(&status))

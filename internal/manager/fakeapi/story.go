@@ -31,7 +31,7 @@ func Story(before, after client.Object) []string {
 		}
 		return lines
 	case *v1alpha1.NodeGuard:
-		return []string{fmt.Sprintf("    NodeGuard %s: held %+v, released %+v", o.Name, o.Status.Held, o.Status.Released)}
+		return []string{fmt.Sprintf("    NodeGuard %s: held %+v, released %+v", o.Name, o.Status.Waiting, o.Status.Released)}
 	}
 	return nil
 }

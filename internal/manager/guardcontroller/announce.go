@@ -71,15 +71,15 @@ func (r announcer) announceHolds(seen *observation, before, after *v1alpha1.Node
 	for i := range seen.input.Nodes {
 		uids[seen.input.Nodes[i].Name] = seen.input.Nodes[i].UID
 	}
-	for i := range after.Held {
-		h := &after.Held[i]
-		was := slices.IndexFunc(before.Held, func(o v1alpha1.HeldNode) bool { return o.Node == h.Node })
+	for i := range after.Waiting {
+		h := &after.Waiting[i]
+		was := slices.IndexFunc(before.Waiting, func(o v1alpha1.WaitingNode) bool { return o.Node == h.Node })
 		switch {
 		case h.Reason == v1alpha1.ReasonReleasing:
-		case was < 0 || before.Held[was].Reason != h.Reason:
+		case was < 0 || before.Waiting[was].Reason != h.Reason:
 			r.tell(seen.guard, h.Node, uids[h.Node], corev1.EventTypeNormal, v1alpha1.ReasonNodeHeld, actionHold,
 				guard.Sentence(seen.guard.Namespace+"/"+seen.guard.Name, h))
-		case h.DeadlinePassed && !before.Held[was].DeadlinePassed:
+		case seen.guard.Spec.Release.DeadlineSeconds != nil && h.Until.IsZero() && !before.Waiting[was].Until.IsZero():
 			r.tell(seen.guard, h.Node, uids[h.Node], corev1.EventTypeWarning, v1alpha1.ReasonHoldDeadlinePassed, actionHold,
 				guard.Sentence(seen.guard.Namespace+"/"+seen.guard.Name, h))
 		}

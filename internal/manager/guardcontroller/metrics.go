@@ -49,12 +49,12 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 
 func (m *Metrics) status(name client.ObjectKey, p *guard.Plan) {
 	n := p.Status.Nodes
-	for state, count := range map[string]int32{"guarded": n.Guarded, "held": n.Held, "released": n.Released, "unavailable": n.Unavailable} {
+	for state, count := range map[string]int32{"total": n.Total, "waiting": n.Waiting, "released": n.Released, "unavailable": n.Unavailable} {
 		m.nodes.WithLabelValues(name.Namespace, name.Name, state).Set(float64(count))
 	}
 	var oldest float64
-	for i := range p.Status.Held {
-		if at := float64(p.Status.Held[i].RequestedAt.Unix()); oldest == 0 || at < oldest {
+	for i := range p.Status.Waiting {
+		if at := float64(p.Status.Waiting[i].Since.Unix()); oldest == 0 || at < oldest {
 			oldest = at
 		}
 	}

@@ -90,7 +90,7 @@ func TestCreatedPodsAreSealed(t *testing.T) {
 func TestAStatusThatTheManagerHasNotWrittenDoesNotCount(t *testing.T) {
 	forged := []v1alpha1.ReleasedNode{{Node: "n1", UID: "uid-n1", Since: metav1.NewTime(noon), Reason: v1alpha1.ReasonBreakGlass}}
 	a, b := nodeGuard("a", "a"), nodeGuard("b", "b")
-	a.Spec.Release.When = v1alpha1.ReleaseWhenApproval
+	a.Spec.Release.Approval = v1alpha1.ApprovalRequired
 	a.Status.Released, b.Status.Released = forged, forged
 	r := newReconciler(
 		t,

@@ -240,9 +240,11 @@ func TestErrorsOfManyWritesAreBounded(t *testing.T) {
 // A passed deadline is reported once, regardless of the message.
 func TestAPassedDeadlineIsReportedOnce(t *testing.T) {
 	held := func(passed bool, message string) v1alpha1.NodeGuardStatus {
-		return v1alpha1.NodeGuardStatus{
-			Held: []v1alpha1.HeldNode{{Node: "n1", Reason: v1alpha1.ReasonMaxUnavailableReached, Message: message, DeadlinePassed: passed}},
+		w := v1alpha1.WaitingNode{Node: "n1", Reason: v1alpha1.ReasonMaxUnavailableReached, Message: message}
+		if !passed {
+			w.Until = metav1.Now()
 		}
+		return v1alpha1.NodeGuardStatus{Waiting: []v1alpha1.WaitingNode{w}}
 	}
 	for name, tt := range map[string]struct {
 		before, after v1alpha1.NodeGuardStatus
@@ -255,7 +257,9 @@ func TestAPassedDeadlineIsReportedOnce(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			r := newReconciler(t, interceptor.Funcs{})
-			r.announceHolds(&observation{guard: nodeGuard("disks", "disks")}, &tt.before, &tt.after)
+			g := nodeGuard("disks", "disks")
+			g.Spec.Release.DeadlineSeconds = new(int32(60))
+			r.announceHolds(&observation{guard: g}, &tt.before, &tt.after)
 			told := r.Recorder.(*events.FakeRecorder).Events
 			if tt.want == "" && len(told) > 0 || tt.want != "" && len(told) != 2 {
 				t.Fatalf("%d events are sent", len(told))

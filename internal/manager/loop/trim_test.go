@@ -41,7 +41,7 @@ func TestSpecsInNamespacesThatAreNotAllowedAreNotCached(t *testing.T) {
 	}
 	guard := func(namespace string) *v1alpha1.NodeGuard {
 		g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "g"}}
-		g.Spec.Target.DaemonSet, g.Spec.Release.When = "disks", v1alpha1.ReleaseWhenApproval
+		g.Spec.Target.DaemonSet, g.Spec.Release.Approval = "disks", v1alpha1.ApprovalRequired
 		return cached(g).(*v1alpha1.NodeGuard)
 	}
 	cached(namespaceMetadata("allowed", v1alpha1.EnabledValue))
@@ -55,8 +55,8 @@ func TestSpecsInNamespacesThatAreNotAllowedAreNotCached(t *testing.T) {
 		"a NodeJob in a namespace that is not allowed":   {job("closed", ""), job("closed", "").Spec.Task.Script != "", true},
 		"a NodeJob that was served before":               {job("closed", "r1"), job("closed", "r1").Spec.Task.Script != "", false},
 		"a NodeJob in a namespace that is not known":     {job("new", ""), job("new", "").Spec.Task.Script != "", false},
-		"a NodeGuard in an allowed namespace":            {guard("allowed"), guard("allowed").Spec.Release.When != "", false},
-		"a NodeGuard in a namespace that is not allowed": {guard("closed"), guard("closed").Spec.Release.When != "", true},
+		"a NodeGuard in an allowed namespace":            {guard("allowed"), guard("allowed").Spec.Release.Approval != "", false},
+		"a NodeGuard in a namespace that is not allowed": {guard("closed"), guard("closed").Spec.Release.Approval != "", true},
 	} {
 		if IsTrimmed(tt.o) != tt.want || tt.has == tt.want {
 			t.Errorf("%s: trimmed: %v, has its spec: %v", name, IsTrimmed(tt.o), tt.has)

@@ -110,7 +110,7 @@ func nodeDisruptionBudget(b *v1alpha1.NodeDisruptionBudget, after *v1alpha1.Node
 func budgetStates(b *v1alpha1.NodeDisruptionBudget, status *v1alpha1.NodeDisruptionBudgetStatus, before []v1alpha1.NotificationType) []v1alpha1.NotificationType {
 	var states []v1alpha1.NotificationType
 	ready := meta.FindStatusCondition(status.Conditions, v1alpha1.ConditionReady)
-	enforced := b.Spec.Enforcement != v1alpha1.BudgetAudit && (ready == nil || ready.Reason != v1alpha1.ReasonExpired)
+	enforced := b.Spec.Enforcement != v1alpha1.BudgetReport && (ready == nil || ready.Reason != v1alpha1.ReasonExpired)
 	if enforced && status.ObservedGeneration == b.Generation && budget.IsFreeze(&b.Spec) {
 		states = append(states, v1alpha1.NotificationFrozen)
 	}
@@ -129,7 +129,7 @@ const thawText = "the freeze has ended: disruptions of its nodes may begin, as f
 // freezeText says what a freeze stops, for how long, and who has begun it and why.
 func freezeText(b *v1alpha1.NodeDisruptionBudget) string {
 	text := "no disruption of nodes begins"
-	if b.Spec.Scope == v1alpha1.ScopeTasks {
+	if b.Spec.AppliesTo == v1alpha1.AppliesToAllTasks {
 		text = "no disruption of nodes and no attempt of a NodeJob begins"
 	}
 	if b.Spec.Selector != nil {
@@ -143,8 +143,8 @@ func freezeText(b *v1alpha1.NodeDisruptionBudget) string {
 	if by := record.ChangedBy(b.Annotations); by != "" {
 		text += ", by " + by
 	}
-	if b.Spec.Reason != "" {
-		text += ": " + b.Spec.Reason
+	if b.Spec.Description != "" {
+		text += ": " + b.Spec.Description
 	}
 	return text
 }

@@ -25,8 +25,8 @@ func freeze() *v1alpha1.NodeDisruptionBudget {
 			Name: "freeze", UID: "uid", Generation: 1, Annotations: map[string]string{v1alpha1.ChangedByAnnotation: "jane@example.com"},
 		},
 		Spec: v1alpha1.NodeDisruptionBudgetSpec{
-			Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: new(intstr.FromInt32(0))}}, Scope: v1alpha1.ScopeTasks,
-			ExpiresAt: &expires, Reason: "INC-42\x1b[31m",
+			Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: new(intstr.FromInt32(0))}}, AppliesTo: v1alpha1.AppliesToAllTasks,
+			ExpiresAt: &expires, Description: "INC-42\x1b[31m",
 		},
 		Status: v1alpha1.NodeDisruptionBudgetStatus{ObservedGeneration: -1},
 	}
@@ -58,7 +58,7 @@ func TestNotificationsOfNodeDisruptionBudgets(t *testing.T) {
 	limited := freeze()
 	limited.Spec.Limits[0].MaxUnavailable = new(intstr.FromInt32(2))
 	audit := freeze()
-	audit.Spec.Enforcement = v1alpha1.BudgetAudit
+	audit.Spec.Enforcement = v1alpha1.BudgetReport
 	observed := freeze()
 	observed.Status = budgetStatus(ready, v1alpha1.ReasonFrozen, 0)
 	type pass struct {

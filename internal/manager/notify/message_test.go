@@ -26,7 +26,7 @@ var (
 		Step:       "canary",
 		Reason:     "MaxFailuresExceeded",
 		Message:    "the rollout has stopped: <!channel> & more",
-		Nodes:      &v1alpha1.NodeCounts{Matched: 3, Failed: 1, Waiting: 2},
+		Nodes:      &v1alpha1.NodeCounts{Total: 3, Failed: 1, Waiting: 2},
 		ChangedBy:  "jane",
 	}
 	exampleHeld = v1alpha1.Notification{
@@ -65,7 +65,7 @@ func TestCloudEvents(t *testing.T) {
     "reason": "MaxFailuresExceeded",
     "message": "the rollout has stopped: \u003c!channel\u003e \u0026 more",
     "nodes": {
-      "matched": 3,
+      "total": 3,
       "done": 0,
       "running": 0,
       "waiting": 2,

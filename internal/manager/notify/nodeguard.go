@@ -24,10 +24,10 @@ func nodeGuard(g *v1alpha1.NodeGuard, after *v1alpha1.NodeGuardStatus, limit tim
 	if g.Status.ControllerState.Notifications != nil {
 		before = g.Status.ControllerState.Notifications.Held
 	}
-	for i := range after.Held {
-		h := &after.Held[i]
-		due := h.RequestedAt.Add(limit)
-		late := h.DeadlinePassed || (limit > 0 && !now.Before(due))
+	for i := range after.Waiting {
+		h := &after.Waiting[i]
+		due := h.Since.Add(limit)
+		late := (g.Spec.Release.DeadlineSeconds != nil && h.Until.IsZero()) || (limit > 0 && !now.Before(due))
 		switch {
 		case slices.Contains(before, h.Node):
 			held = append(held, h.Node)
@@ -40,7 +40,7 @@ func nodeGuard(g *v1alpha1.NodeGuard, after *v1alpha1.NodeGuardStatus, limit tim
 	return held, made, wait
 }
 
-func drainHeld(g *v1alpha1.NodeGuard, h *v1alpha1.HeldNode, now time.Time) v1alpha1.Notification {
+func drainHeld(g *v1alpha1.NodeGuard, h *v1alpha1.WaitingNode, now time.Time) v1alpha1.Notification {
 	return v1alpha1.Notification{
 		Type: v1alpha1.NotificationDrainHeld, Time: metav1.NewTime(now.Truncate(time.Second)), Generation: g.Generation, Node: h.Node,
 		Reason: h.Reason, Message: outcome.CleanHead(guard.Sentence(g.Namespace+"/"+g.Name, h), maxMessageBytes),

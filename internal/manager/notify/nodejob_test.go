@@ -21,7 +21,7 @@ var noon = time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC)
 func rolling(step, condition, reason string, changes ...func(*v1alpha1.NodeJobStatus)) v1alpha1.NodeJobStatus {
 	st := v1alpha1.NodeJobStatus{
 		Revision: "rev",
-		Nodes:    v1alpha1.NodeCounts{Matched: 9, Done: 4},
+		Nodes:    v1alpha1.NodeCounts{Total: 9, Done: 4},
 		Rollout: &v1alpha1.RolloutStatus{
 			Step: step,
 			Steps: []v1alpha1.StepStatus{
@@ -248,7 +248,7 @@ func TestANotificationHasTheStateOfItsTime(t *testing.T) {
 		Revision:   "rev",
 		Step:       "half",
 		Reason:     v1alpha1.ReasonNodesFailed,
-		Nodes:      &v1alpha1.NodeCounts{Matched: 9, Done: 4},
+		Nodes:      &v1alpha1.NodeCounts{Total: 9, Done: 4},
 		ChangedBy:  `jane\n`,
 	}
 	if diff := cmp.Diff(want, got); diff != "" {

@@ -126,7 +126,7 @@ func TestBombs(t *testing.T) {
 func bomb(expression string, server *kubernetes, object string) *v1alpha1.BudgetRequirement {
 	server.object = object
 	return &v1alpha1.BudgetRequirement{Name: "bomb", Object: &v1alpha1.RequiredObject{
-		APIVersion: "v1", Kind: "ConfigMap", Namespace: "n", Name: "x", CEL: expression,
+		APIVersion: "v1", Kind: "ConfigMap", Namespace: "n", Name: "x", Expression: expression,
 	}}
 }
 
@@ -169,12 +169,12 @@ func TestBombsOfManyBudgets(t *testing.T) {
 			name := names[(8*i+j)%len(names)]
 			r := bomb(all[name].cel, server, "")
 			r.Object.Name = strings.ReplaceAll(name, " ", "_")
-			b.Spec.Requires = append(b.Spec.Requires, *r)
+			b.Spec.Requirements = append(b.Spec.Requirements, *r)
 		}
 		budgets.Go(func() {
 			for j, a := range c.check(t.Context(), b).Of {
 				if a.State == "" {
-					t.Errorf("no answer to %s", b.Spec.Requires[j].Object.CEL)
+					t.Errorf("no answer to %s", b.Spec.Requirements[j].Object.Expression)
 				}
 			}
 		})

@@ -95,25 +95,25 @@ func filter(f cel.MacroExprFactory, list ast.Expr, args []ast.Expr) (ast.Expr, *
 func compile(expression string) (cel.Program, error) {
 	env, err := celEnv()
 	if err != nil {
-		return nil, fmt.Errorf("preparing CEL: %w", err)
+		return nil, fmt.Errorf("preparing Expression: %w", err)
 	}
 	parsed, issues := env.Parse(expression)
 	if err := issues.Err(); err != nil {
-		return nil, invalidf("object.cel: %v", err)
+		return nil, invalidf("object.expression: %v", err)
 	}
 	if !onlyConstants(parsed.NativeRep().Expr()) {
-		return nil, invalidf("object.cel: a list or map can only contain constants: compare each value by itself")
+		return nil, invalidf("object.expression: a list or map can only contain constants: compare each value by itself")
 	}
 	checked, issues := env.Check(parsed)
 	if err := issues.Err(); err != nil {
-		return nil, invalidf("object.cel: %v", err)
+		return nil, invalidf("object.expression: %v", err)
 	}
 	if t := checked.OutputType(); !t.IsExactType(cel.BoolType) && !t.IsExactType(cel.DynType) {
-		return nil, invalidf("object.cel is of type %s, and must be true or false", t)
+		return nil, invalidf("object.expression is of type %s, and must be true or false", t)
 	}
 	program, err := env.Program(checked, cel.CostTracking(costs{}), cel.CostLimit(celCostLimit), cel.InterruptCheckFrequency(celCheckFrequency))
 	if err != nil {
-		return nil, invalidf("object.cel: %v", err)
+		return nil, invalidf("object.expression: %v", err)
 	}
 	return program, nil
 }
@@ -188,13 +188,13 @@ func evaluate(ctx context.Context, program cel.Program, object map[string]any, o
 	var cancelled interpreter.EvalCancelledError
 	switch {
 	case err != nil && ctx.Err() != nil:
-		return false, problemf("object.cel takes more than %s for %s: use an expression with fewer loops", celTimeout, of)
+		return false, problemf("object.expression takes more than %s for %s: use an expression with fewer loops", celTimeout, of)
 	case errors.As(err, &cancelled):
-		return false, problemf("object.cel exceeds the cost limit for %s: use an expression with fewer loops", of)
+		return false, problemf("object.expression exceeds the cost limit for %s: use an expression with fewer loops", of)
 	case err != nil:
-		return false, problemf("object.cel cannot be evaluated for %s: a field does not exist or has another type; for fields that may not exist, use has() or .?", of)
+		return false, problemf("object.expression cannot be evaluated for %s: a field does not exist or has another type; for fields that may not exist, use has() or .?", of)
 	case result != types.True && result != types.False:
-		return false, problemf("the result of object.cel for %s is not true or false", of)
+		return false, problemf("the result of object.expression for %s is not true or false", of)
 	}
 	return result == types.True, nil
 }

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-// Package requirements checks what NodeDisruptionBudgets require (spec.requires): alerts of an Alertmanager, and expressions about
+// Package requirements checks what NodeDisruptionBudgets require (spec.requirements): alerts of an Alertmanager, and expressions about
 // objects. It makes no decisions: the answers go to the planner of the budgets, which decides what an error or an old answer means.
 //
 // Addresses, expressions and objects are chosen by users who may write NodeDisruptionBudgets, and the responses by others. So objects are
@@ -102,7 +102,7 @@ func (c *Checker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 		return ctrl.Result{}, fmt.Errorf("getting NodeDisruptionBudget %s: %w", request.Name, err)
 	}
 	expired := b.Spec.ExpiresAt != nil && !c.Now().Before(b.Spec.ExpiresAt.Time)
-	if len(b.Spec.Requires) == 0 || !b.DeletionTimestamp.IsZero() || expired {
+	if len(b.Spec.Requirements) == 0 || !b.DeletionTimestamp.IsZero() || expired {
 		c.Answers.ForgetAnswers(request.Name)
 		return ctrl.Result{}, nil
 	}
@@ -118,12 +118,12 @@ func (c *Checker) Reconcile(ctx context.Context, request ctrl.Request) (ctrl.Res
 // check checks all requirements of a budget at the same time.
 func (c *Checker) check(ctx context.Context, b *v1alpha1.NodeDisruptionBudget) budget.Answers {
 	before := c.Answers.AnswersOf(b.Name)
-	answers := budget.Answers{UID: b.UID, Generation: b.Generation, Of: make([]budget.Answer, len(b.Spec.Requires))}
+	answers := budget.Answers{UID: b.UID, Generation: b.Generation, Of: make([]budget.Answer, len(b.Spec.Requirements))}
 	var checks sync.WaitGroup
-	for i := range b.Spec.Requires {
+	for i := range b.Spec.Requirements {
 		checks.Go(func() {
 			a := budget.Answer{At: c.Now()}
-			a.State, a.Message, a.Invalid = c.ask(ctx, &b.Spec.Requires[i])
+			a.State, a.Message, a.Invalid = c.ask(ctx, &b.Spec.Requirements[i])
 			if a.State == v1alpha1.RequirementUnknown {
 				a.FailingSince = a.At
 				if before.UID == b.UID && before.Generation == b.Generation && !before.Of[i].FailingSince.IsZero() {

@@ -295,7 +295,7 @@ func TestObjects(t *testing.T) {
 	resource := schema.GroupResource{Group: "ceph.rook.io", Resource: "cephclusters"}
 	const object = `{"status": {"health": "HEALTH_OK", "osds": 3, "ratio": 0.5, "ready": true, "text": "secret\u001b",
 		"at": "2026-01-02T03:04:05Z", "list": [{"up": true, "n": 1}, {"up": false, "n": 2}, {"up": true, "n": 3}]}}`
-	const fieldOrType = "Unknown: object.cel cannot be evaluated for CephCluster rook/main: a field does not exist or has another type"
+	const fieldOrType = "Unknown: object.expression cannot be evaluated for CephCluster rook/main: a field does not exist or has another type"
 	tests := map[string]struct {
 		cel, object string
 		fails       *apierrors.StatusError
@@ -309,7 +309,7 @@ func TestObjects(t *testing.T) {
 		"a field that is a bool": {cel: "object.status.ready", want: "Met"},
 		"a field that is not": {
 			cel:  "object.status.health",
-			want: "Unknown: the result of object.cel for CephCluster rook/main is not true or false",
+			want: "Unknown: the result of object.expression for CephCluster rook/main is not true or false",
 		},
 		"a field that does not exist": {cel: "object.status.nothing == 1", want: fieldOrType},
 		"an optional field":           {cel: "object.?status.?nothing.orValue(1) == 1", want: "Met"},
@@ -335,16 +335,16 @@ func TestObjects(t *testing.T) {
 		"a value that no time has":     {cel: "timestamp(object.status.text) == timestamp(object.status.text)", want: fieldOrType},
 		"a value that is not true":     {cel: "object.status.text ? true : false", want: fieldOrType},
 		"an index that is a value":     {cel: "object.status.list[object.status.text] == 1", want: fieldOrType},
-		"a syntax error":               {cel: "object.", want: "Invalid: object.cel: ERROR: <input>:1:8: Syntax error"},
+		"a syntax error":               {cel: "object.", want: "Invalid: object.expression: ERROR: <input>:1:8: Syntax error"},
 		"another variable": {
 			cel:  "oldObject.x",
-			want: "Invalid: object.cel: ERROR: <input>:1:1: undeclared reference to 'oldObject'",
+			want: "Invalid: object.expression: ERROR: <input>:1:1: undeclared reference to 'oldObject'",
 		},
-		"not a condition":           {cel: "'yes'", want: "Invalid: object.cel is of type string, and must be true or false"},
-		"the function of the macro": {cel: "@keep([], 1) == [1]", want: "Invalid: object.cel: ERROR: <input>:1:1: Syntax error"},
+		"not a condition":           {cel: "'yes'", want: "Invalid: object.expression is of type string, and must be true or false"},
+		"the function of the macro": {cel: "@keep([], 1) == [1]", want: "Invalid: object.expression: ERROR: <input>:1:1: Syntax error"},
 		"an iteration variable is a sum": {
 			cel:  "object.status.list.filter(x + 1, true) == []",
-			want: "Invalid: object.cel: ERROR: <input>:1:",
+			want: "Invalid: object.expression: ERROR: <input>:1:",
 		},
 		"an object that is not JSON": {
 			cel: "true", object: "secret",
@@ -386,7 +386,7 @@ func TestObjects(t *testing.T) {
 			server := &kubernetes{object: cmp.Or(tt.object, object), fails: tt.fails}
 			c := newChecker(t, nil, nil, nil, server.ServeHTTP)
 			r := v1alpha1.BudgetRequirement{Object: &v1alpha1.RequiredObject{
-				APIVersion: "ceph.rook.io/v1", Kind: "CephCluster", Namespace: "rook", Name: "main", CEL: tt.cel,
+				APIVersion: "ceph.rook.io/v1", Kind: "CephCluster", Namespace: "rook", Name: "main", Expression: tt.cel,
 			}}
 			got := answer(t, c, r)
 			if !strings.HasPrefix(got, tt.want) || tt.want == "Met" && got != tt.want || strings.Contains(got, "secret") {
@@ -431,7 +431,7 @@ func TestOnlyTheCanonicalKindIsRead(t *testing.T) {
 		server := &kubernetes{object: "{}"}
 		c := newChecker(t, nil, nil, nil, server.ServeHTTP)
 		got := answer(t, c, v1alpha1.BudgetRequirement{Object: &v1alpha1.RequiredObject{
-			APIVersion: tt.apiVersion, Kind: tt.kind, Namespace: tt.namespace, Name: tt.name, CEL: "true",
+			APIVersion: tt.apiVersion, Kind: tt.kind, Namespace: tt.namespace, Name: tt.name, Expression: "true",
 		}})
 		reads := slices.ContainsFunc(server.asked, func(path string) bool { return path != "GET /api/v2" })
 		if !strings.HasPrefix(got, tt.want) || reads != (tt.want == "Met") {
@@ -459,9 +459,9 @@ func TestTheChecker(t *testing.T) {
 	now := noon
 	b := &v1alpha1.NodeDisruptionBudget{ObjectMeta: metav1.ObjectMeta{Name: "b", UID: "u", Generation: 1}}
 	object := func(cel string) *v1alpha1.RequiredObject {
-		return &v1alpha1.RequiredObject{APIVersion: "v1", Kind: "ConfigMap", Namespace: "n", Name: "x", CEL: cel}
+		return &v1alpha1.RequiredObject{APIVersion: "v1", Kind: "ConfigMap", Namespace: "n", Name: "x", Expression: cel}
 	}
-	b.Spec.Requires = []v1alpha1.BudgetRequirement{{Name: "a", Object: object("object.go")}, {Name: "b", Object: object("!object.go")}}
+	b.Spec.Requirements = []v1alpha1.BudgetRequirement{{Name: "a", Object: object("object.go")}, {Name: "b", Object: object("!object.go")}}
 	stored, objects, registry := &budgets{one: b}, &kubernetes{object: `{"go": true}`}, claims.New()
 	c := newChecker(t, stored, registry, func() time.Time { return now }, objects.ServeHTTP)
 	planned := 0
@@ -503,7 +503,7 @@ func TestTheChecker(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.NodeDisruptionBudget){
 		"expired":         func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.ExpiresAt = &metav1.Time{Time: now} },
 		"being deleted":   func(b *v1alpha1.NodeDisruptionBudget) { b.DeletionTimestamp = &metav1.Time{Time: now} },
-		"no requirements": func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.Requires = nil },
+		"no requirements": func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.Requirements = nil },
 		"deleted":         nil,
 	} {
 		stored.one = b

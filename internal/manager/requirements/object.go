@@ -86,7 +86,7 @@ func (b *boundedBody) Read(p []byte) (n int, err error) {
 
 // askObject returns why an expression is not true; "" if it is true.
 func (c *Checker) askObject(ctx context.Context, r *v1alpha1.RequiredObject) (why string, err error) {
-	program, err := compile(r.CEL)
+	program, err := compile(r.Expression)
 	if err != nil {
 		return "", err
 	}
@@ -103,7 +103,7 @@ func (c *Checker) askObject(ctx context.Context, r *v1alpha1.RequiredObject) (wh
 	if err != nil || isTrue {
 		return "", err
 	}
-	return fmt.Sprintf("the expression is false for %s: %s", nameOf(r), line(r.CEL, maxExpression)), nil
+	return fmt.Sprintf("the expression is false for %s: %s", nameOf(r), line(r.Expression, maxExpression)), nil
 }
 
 func nameOf(r *v1alpha1.RequiredObject) string {

@@ -123,7 +123,7 @@ func TestFloors(t *testing.T) {
 			nil,
 			[]string{"n1 n2 n3 n4: 4"},
 		},
-		"audit":   {budgets(with(newBudget("b", "2"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit })), nil, nil},
+		"audit":   {budgets(with(newBudget("b", "2"), func(s *spec) { s.Enforcement = v1alpha1.BudgetReport })), nil, nil},
 		"expired": {budgets(with(newBudget("b", "2"), func(s *spec) { s.ExpiresAt = new(metav1.NewTime(noon)) })), nil, nil},
 		"not expired": {
 			budgets(with(newBudget("b", "2"), func(s *spec) { s.ExpiresAt = new(metav1.NewTime(noon.Add(time.Second))) })), nil,
@@ -136,7 +136,7 @@ func TestFloors(t *testing.T) {
 		},
 		"an invalid time zone allows nothing": {
 			budgets(with(newBudget("b", "2"), func(s *spec) {
-				s.Windows = []v1alpha1.BudgetWindow{{Schedule: "0 0 * * *", TimeZone: "Mars", DurationSeconds: 60}}
+				s.TimeZone, s.Windows = "Mars", []v1alpha1.BudgetWindow{{Schedule: "0 0 * * *", DurationSeconds: 60}}
 			})),
 			nil,
 			[]string{"n1 n2 n3 n4: 4"},
@@ -334,7 +334,7 @@ func TestWakeAt(t *testing.T) {
 		"a refusal": {newBudget("b", "1"), func(f *fixture) {
 			f.Refused = &task.Obstacle{RetryAt: soon(5 * time.Second)}
 		}, soon(5 * time.Second)},
-		"the pace": {with(newBudget("b", "1"), func(s *spec) { s.SecondsBetween = new(int32(300)) }), func(f *fixture) {
+		"the pace": {with(newBudget("b", "1"), func(s *spec) { s.PaceSeconds = new(int32(300)) }), func(f *fixture) {
 			f.seat("n1").Returned, f.seat("n1").Created = true, soon(-time.Minute)
 		}, soon(4 * time.Minute)},
 	}

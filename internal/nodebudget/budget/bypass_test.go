@@ -26,7 +26,7 @@ func TestBypasses(t *testing.T) {
 		}},
 		"an open budget":             {newBudget("c", "1"), "n1", nil},
 		"a limit that is reached":    {newBudget("c", "1"), "n2", nil},
-		"an audit":                   {with(newBudget("c", "0"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit }), "n1", nil},
+		"an audit":                   {with(newBudget("c", "0"), func(s *spec) { s.Enforcement = v1alpha1.BudgetReport }), "n1", nil},
 		"no seat was deleted":        {newBudget("c", "0"), "", nil},
 		"a node that does not exist": {newBudget("c", "0"), "n9", nil},
 	}

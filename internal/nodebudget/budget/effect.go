@@ -56,7 +56,7 @@ func (e *Effects) On(node *Node, ignoresWindows bool) Effect {
 		effect.Limited = canHaveSeat(node)
 		if c := r.closedFor(ignoresWindows); c != nil {
 			effect.Closed = cmp.Or(effect.Closed, c)
-			if r.Spec.Scope == v1alpha1.ScopeTasks {
+			if r.Spec.AppliesTo == v1alpha1.AppliesToAllTasks {
 				effect.TasksClosed = cmp.Or(effect.TasksClosed, c)
 			}
 		}

@@ -176,7 +176,7 @@ func (s *stepper) users() {
 		}, "a user changes the limit to %+v", limit)
 	}
 	s.add(1, func(w *explored) { w.revised++; w.deleteBudget("b0") }, "a user deletes the budget")
-	if slices.ContainsFunc(s.budgetObjects(), func(b *v1alpha1.NodeDisruptionBudget) bool { return len(b.Spec.Requires) > 0 }) {
+	if slices.ContainsFunc(s.budgetObjects(), func(b *v1alpha1.NodeDisruptionBudget) bool { return len(b.Spec.Requirements) > 0 }) {
 		s.add(1, func(w *explored) { w.requirement = v1alpha1.RequirementNotMet }, "the requirement is not met")
 		s.add(0, func(w *explored) { w.requirement = v1alpha1.RequirementMet }, "the requirement is met")
 	}

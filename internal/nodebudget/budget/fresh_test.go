@@ -106,7 +106,7 @@ func TestANodeThatJoinsTakesNoDisruption(t *testing.T) {
 // TestFirstSeatsBeginNoPace : however long the node has needed to join.
 func TestFirstSeatsBeginNoPace(t *testing.T) {
 	f := settled(t, 4, with(newBudget("b", "1"), func(s *spec) {
-		s.JoiningNodes, s.SecondsBetween = v1alpha1.JoiningNodesIncluded, new(int32(300))
+		s.JoiningNodes, s.PaceSeconds = v1alpha1.JoiningNodesIncluded, new(int32(300))
 	}))
 	f.Fresh = Next(&f.Input).Fresh
 	f.addNode("n5", noon)

@@ -41,7 +41,7 @@ func (h *history) askAll(ago time.Duration) {
 		before := m.answers[name]
 		current := before.UID == o.UID && before.Generation == o.Generation
 		now := h.now.Add(m.ahead)
-		if len(o.Spec.Requires) == 0 || current && len(before.Of) > 0 && now.Before(before.Of[0].At.Add(ago)) {
+		if len(o.Spec.Requirements) == 0 || current && len(before.Of) > 0 && now.Before(before.Of[0].At.Add(ago)) {
 			continue
 		}
 		a := Answer{State: h.requirement, At: now}

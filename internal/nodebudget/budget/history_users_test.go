@@ -113,16 +113,16 @@ func (h *history) setBudget(name string, b *simBudget) {
 		}
 	}
 	if b.pace > 0 {
-		o.Spec.SecondsBetween = new(int32(b.pace.Seconds()))
+		o.Spec.PaceSeconds = new(int32(b.pace.Seconds()))
 	}
 	if b.requires {
-		o.Spec.Requires = []v1alpha1.BudgetRequirement{{Name: "calm"}}
+		o.Spec.Requirements = []v1alpha1.BudgetRequirement{{Name: "calm"}}
 	}
 	if b.included {
 		o.Spec.JoiningNodes = v1alpha1.JoiningNodesIncluded
 	}
 	if b.audit {
-		o.Spec.Enforcement = v1alpha1.BudgetAudit
+		o.Spec.Enforcement = v1alpha1.BudgetReport
 	}
 	if !b.expires.IsZero() {
 		o.Spec.ExpiresAt = new(metav1.NewTime(b.expires))

@@ -58,7 +58,7 @@ const outlookWindows = 5
 // OutlookOf returns what a budget would mean for nodes, beside the other budgets.
 func OutlookOf(b *v1alpha1.NodeDisruptionBudget, others []*v1alpha1.NodeDisruptionBudget, nodes []Node, now time.Time) Outlook {
 	unchecked := b.DeepCopy()
-	unchecked.Spec.Requires = nil
+	unchecked.Spec.Requirements = nil
 	r := readRule(unchecked, Answers{}, now)
 	o := Outlook{Exempt: Exempt{For: JoiningFor}, Closed: r.closed, Invalid: r.closed.isMistake(), Zone: zoneOf(&b.Spec)}
 	limited := o.limited(r, nodes, now)
@@ -130,7 +130,7 @@ func nextWindows(s *window.Schedule, now time.Time) []Span {
 	return spans
 }
 
-// InZone returns a time in the time zone of all windows, to add to the time in UTC; "" if that is UTC, or if they have several.
+// InZone returns a time in the time zone of a budget, to add to the time in UTC; "" if that is UTC, or unknown.
 func InZone(spec *v1alpha1.NodeDisruptionBudgetSpec, t time.Time) string {
 	zone := zoneOf(spec)
 	if zone == time.UTC {
@@ -139,17 +139,10 @@ func InZone(spec *v1alpha1.NodeDisruptionBudgetSpec, t time.Time) string {
 	return t.In(zone).Format(" (Mon 15:04 MST)")
 }
 
-// zoneOf returns the time zone of all windows; UTC if there are several.
+// zoneOf returns the time zone of a budget; UTC if it is unknown.
 func zoneOf(spec *v1alpha1.NodeDisruptionBudgetSpec) *time.Location {
-	name := spec.ExceptTimeZone
-	for i := range spec.Windows {
-		if i > 0 && spec.Windows[i].TimeZone != name {
-			return time.UTC
-		}
-		name = spec.Windows[i].TimeZone
-	}
-	zone, err := time.LoadLocation(name)
-	if err != nil || zone == time.Local {
+	zone, err := window.Zone(spec)
+	if err != nil {
 		return time.UTC
 	}
 	return zone

@@ -31,7 +31,7 @@ func TestBudgetsThatAreNeverOpenTogether(t *testing.T) {
 	expiring := opens("b", "0 2 * * MON")
 	expiring.Spec.ExpiresAt = new(metav1.NewTime(noon.Add(time.Hour)))
 	audit := opens("b", "0 2 * * MON")
-	audit.Spec.Enforcement = v1alpha1.BudgetAudit
+	audit.Spec.Enforcement = v1alpha1.BudgetReport
 	christmas := newBudget("b", "1")
 	christmas.Spec.ExceptDates = []string{"2026-12-20/2027-01-02"}
 	for name, tt := range map[string]struct {

@@ -48,7 +48,7 @@ type Paced struct {
 	Since, At time.Time
 }
 
-// keepPace closes a budget from the moment at which a node returns until spec.secondsBetween has passed. The seat of the node, which
+// keepPace closes a budget from the moment at which a node returns until spec.paceSeconds has passed. The seat of the node, which
 // shows when it returned, is created only when the floors are closed.
 func (p *planner) keepPace(r *rule) {
 	if !r.hasPace() {

@@ -45,7 +45,7 @@ func TestOneNodeDoesNotHoldOthers(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := settled(t, 6, with(newBudget("b", "3"), func(s *spec) { s.SecondsBetween = new(int32(3600)) }))
+			f := settled(t, 6, with(newBudget("b", "3"), func(s *spec) { s.PaceSeconds = new(int32(3600)) }))
 			f.Ungranted = Ungranted{}
 			var held time.Duration
 			const step = 20 * time.Second
@@ -157,7 +157,7 @@ func TestWhichReturnsBeginAPace(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := settled(t, 4, with(newBudget("b", "2"), func(s *spec) { s.SecondsBetween = new(int32(300)) }))
+			f := settled(t, 4, with(newBudget("b", "2"), func(s *spec) { s.PaceSeconds = new(int32(300)) }))
 			tt.change(f)
 			p := Next(&f.Input)
 			f.remember(&p)

@@ -32,7 +32,7 @@ type Answers struct {
 	// UID and Generation are those of the budget whose requirements were checked. The answers count for these only.
 	UID        types.UID
 	Generation int64
-	// Of are in the order of spec.requires.
+	// Of are in the order of spec.requirements.
 	Of []Answer
 }
 
@@ -60,13 +60,13 @@ func (a Answers) SaysAsMuchAs(earlier Answers) bool {
 
 // readAnswers sets what is known of the requirements of a budget.
 func (r *rule) readAnswers(known Answers, now time.Time) {
-	for i := range r.Spec.Requires {
+	for i := range r.Spec.Requirements {
 		a := Answer{State: v1alpha1.RequirementUnknown, Message: "it has not been checked yet"}
 		if known.UID == r.UID && known.Generation == r.Generation && i < len(known.Of) {
 			a = known.Of[i].at(now)
 		}
 		if a.Invalid {
-			r.invalid = cmp.Or(r.invalid, "requirement "+r.Spec.Requires[i].Name+": "+a.Message)
+			r.invalid = cmp.Or(r.invalid, "requirement "+r.Spec.Requirements[i].Name+": "+a.Message)
 		}
 		r.answers = append(r.answers, a)
 	}
@@ -114,7 +114,7 @@ func (r *rule) unmet() (reason, message string) {
 	if r.answers[worst].State != v1alpha1.RequirementNotMet {
 		reason, is = v1alpha1.ReasonRequirementUnknown, "cannot be checked"
 	}
-	message = fmt.Sprintf("allows no disruption while requirement %s %s (%s)", r.Spec.Requires[worst].Name, is, r.answers[worst].Message)
+	message = fmt.Sprintf("allows no disruption while requirement %s %s (%s)", r.Spec.Requirements[worst].Name, is, r.answers[worst].Message)
 	if others > 0 {
 		message += ", and " + plural.Count(others, "more requirement")
 	}
@@ -149,7 +149,7 @@ func (s *summary) requirements(before *v1alpha1.NodeDisruptionBudgetStatus) []v1
 	var list []v1alpha1.BudgetRequirementStatus
 	for i, a := range s.rule.answers {
 		is := v1alpha1.BudgetRequirementStatus{
-			Name: s.rule.Spec.Requires[i].Name, State: a.State, Since: metav1.NewTime(s.in.Now), Message: a.Message,
+			Name: s.rule.Spec.Requirements[i].Name, State: a.State, Since: metav1.NewTime(s.in.Now), Message: a.Message,
 		}
 		for _, was := range before.Requirements {
 			if was.Name == is.Name && was.State == is.State {
@@ -169,10 +169,10 @@ func ToldAnswers(budgets []*v1alpha1.NodeDisruptionBudget, now time.Time) map[st
 			continue
 		}
 		answers := Answers{UID: b.UID, Generation: b.Generation}
-		for i := range b.Spec.Requires {
+		for i := range b.Spec.Requirements {
 			a := Answer{State: v1alpha1.RequirementUnknown, At: now, Message: "its status does not say"}
 			for _, is := range b.Status.Requirements {
-				if is.Name == b.Spec.Requires[i].Name {
+				if is.Name == b.Spec.Requirements[i].Name {
 					a.State, a.Message = is.State, is.Message
 				}
 			}

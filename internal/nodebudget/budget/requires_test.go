@@ -20,7 +20,7 @@ import (
 func requiring(names ...string) *v1alpha1.NodeDisruptionBudget {
 	return with(newBudget("b", "2"), func(s *spec) {
 		for _, name := range names {
-			s.Requires = append(s.Requires, v1alpha1.BudgetRequirement{Name: name})
+			s.Requirements = append(s.Requirements, v1alpha1.BudgetRequirement{Name: name})
 		}
 	})
 }
@@ -132,10 +132,10 @@ func TestRequirements(t *testing.T) {
 		"one that cannot be used": {
 			func(f *fixture) {
 				f.answered(Answer{State: met, At: noon},
-					Answer{State: unknown, At: noon, FailingSince: noon, Message: "object.cel: syntax error", Invalid: true})
+					Answer{State: unknown, At: noon, FailingSince: noon, Message: "object.expression: syntax error", Invalid: true})
 			},
 			"n1 n2 n3 n4: 4", v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec,
-			"cannot be used, so it allows nothing: requirement two: object.cel: syntax error",
+			"cannot be used, so it allows nothing: requirement two: object.expression: syntax error",
 			[]v1alpha1.RequirementState{met, unknown}, AnswersLast,
 		},
 		"met, and outside of the windows": {
@@ -156,7 +156,7 @@ func TestRequirements(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			f := settled(t, 4, with(requiring("one", "two"), func(s *spec) { s.Reason = "because" }))
+			f := settled(t, 4, with(requiring("one", "two"), func(s *spec) { s.Description = "because" }))
 			tt.change(f)
 			f.settle(t)
 			if got := strings.Join(f.floors(), ", "); got != tt.floor {

@@ -27,7 +27,7 @@ type rule struct {
 	longest time.Duration
 	// schedule is nil if it cannot be used.
 	schedule *window.Schedule
-	// answers are what is known of spec.requires, in the same order.
+	// answers are what is known of spec.requirements, in the same order.
 	answers []Answer
 	// expired is true if the budget has no effect any more.
 	expired bool
@@ -106,7 +106,7 @@ func (r *rule) closedFor(ignoresWindows bool) *Closure {
 
 // close returns a closure with the reason of the budget. It ends with the budget at the latest.
 func (r *rule) close(reason, message string, until time.Time) *Closure {
-	if reason := r.Spec.Reason; reason != "" {
+	if reason := r.Spec.Description; reason != "" {
 		message += ": " + reason
 	}
 	if at := r.Spec.ExpiresAt; at != nil && (until.IsZero() || at.Time.Before(until)) {
@@ -150,7 +150,7 @@ func IsFreeze(spec *v1alpha1.NodeDisruptionBudgetSpec) bool {
 
 // neverThaws reports whether a budget stops disruptions until a user changes it.
 func (r *rule) neverThaws() bool {
-	return allowsNothing(&r.Spec) && r.Spec.ExpiresAt == nil && r.Spec.Enforcement != v1alpha1.BudgetAudit
+	return allowsNothing(&r.Spec) && r.Spec.ExpiresAt == nil && r.Spec.Enforcement != v1alpha1.BudgetReport
 }
 
 // toThaw says how to end what has no end; "" if it has one.
@@ -169,18 +169,18 @@ func (r *rule) toThaw() string {
 func (r *rule) permanent() bool { return !allowsNothing(&r.Spec) }
 
 // hasPace reports whether the budget has a time between disruptions.
-func (r *rule) hasPace() bool { return r.Spec.SecondsBetween != nil && *r.Spec.SecondsBetween > 0 }
+func (r *rule) hasPace() bool { return r.Spec.PaceSeconds != nil && *r.Spec.PaceSeconds > 0 }
 
 // pace is the time between disruptions; 0 if there is none.
 func (r *rule) pace() time.Duration {
 	if !r.hasPace() {
 		return 0
 	}
-	return time.Duration(*r.Spec.SecondsBetween) * time.Second
+	return time.Duration(*r.Spec.PaceSeconds) * time.Second
 }
 
 // enforced reports whether the budget holds anything.
-func (r *rule) enforced() bool { return !r.expired && r.Spec.Enforcement != v1alpha1.BudgetAudit }
+func (r *rule) enforced() bool { return !r.expired && r.Spec.Enforcement != v1alpha1.BudgetReport }
 
 // applies reports whether a budget counts and limits a node. joiningFor is how long a node is exempt after it was created.
 func (r *rule) applies(node *Node, joiningFor time.Duration, now time.Time) bool {
@@ -221,7 +221,7 @@ func paceClosure(r *rule, by *member, next time.Time) *Closure {
 	}
 	return &Closure{
 		Budget: r.Name, Reason: v1alpha1.ReasonPaceNotReached, Until: next,
-		Message: fmt.Sprintf("NodeDisruptionBudget %s allows the next disruption at %s: node %s %s, and secondsBetween is %d",
-			r.Name, next.Format(time.RFC3339), by.Name, returned, *r.Spec.SecondsBetween),
+		Message: fmt.Sprintf("NodeDisruptionBudget %s allows the next disruption at %s: node %s %s, and paceSeconds is %d",
+			r.Name, next.Format(time.RFC3339), by.Name, returned, *r.Spec.PaceSeconds),
 	}
 }

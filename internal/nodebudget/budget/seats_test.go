@@ -199,7 +199,7 @@ func TestNothingIsReleasedWhileABudgetIsClosed(t *testing.T) {
 
 // TestPace : the floors close before the node gets its seat, and open again when the time has passed.
 func TestPace(t *testing.T) {
-	f := settled(t, 4, with(newBudget("b", "1/zone"), func(s *spec) { s.SecondsBetween = new(int32(300)) }))
+	f := settled(t, 4, with(newBudget("b", "1/zone"), func(s *spec) { s.PaceSeconds = new(int32(300)) }))
 	f.evict("n1")
 	closes := []string{"set floor of n2 n4 to 2", "set floor of n3 to 2"}
 	if diff := cmp.Diff(closes, f.texts(Next(&f.Input).Actions)); diff != "" {
@@ -236,7 +236,7 @@ func TestAPaceBeginsWhenSeatsHaveLeft(t *testing.T) {
 	creates := func(f *fixture) bool {
 		return slices.ContainsFunc(Next(&f.Input).Actions, func(a Action) bool { _, is := a.(CreateSeat); return is })
 	}
-	f := settled(t, 4, with(newBudget("b", "1"), func(s *spec) { s.SecondsBetween = new(int32(300)) }))
+	f := settled(t, 4, with(newBudget("b", "1"), func(s *spec) { s.PaceSeconds = new(int32(300)) }))
 	f.evict("n1")
 	for !creates(f) {
 		for _, a := range Next(&f.Input).Actions {
@@ -319,7 +319,7 @@ func TestStances(t *testing.T) {
 			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened"},
 		},
 		"frozen": {
-			with(newBudget("b", "0"), func(s *spec) { s.Reason = "INC-42" }),
+			with(newBudget("b", "0"), func(s *spec) { s.Description = "INC-42" }),
 			func(*fixture) {},
 			Stance{
 				Seat:    "seat-n1",
@@ -417,7 +417,7 @@ func TestEffects(t *testing.T) {
 		"a freeze":     {budgets: []*v1alpha1.NodeDisruptionBudget{newBudget("a", "1"), newBudget("b", "0")}, limited: true, closed: "b"},
 		"a freeze of tasks": {
 			budgets: []*v1alpha1.NodeDisruptionBudget{
-				newBudget("a", "0"), with(newBudget("b", "0"), func(s *spec) { s.Scope = v1alpha1.ScopeTasks }),
+				newBudget("a", "0"), with(newBudget("b", "0"), func(s *spec) { s.AppliesTo = v1alpha1.AppliesToAllTasks }),
 			},
 			limited: true, closed: "a", tasks: "b",
 		},
@@ -465,18 +465,18 @@ func TestEffects(t *testing.T) {
 		"a NodeJob ignores windows of tasks too": {
 			ignores: true, limited: true, outside: "a",
 			budgets: budgets(
-				with(windowed("a", "0 13 * * *", 8), func(s *spec) { s.Scope = v1alpha1.ScopeTasks }),
+				with(windowed("a", "0 13 * * *", 8), func(s *spec) { s.AppliesTo = v1alpha1.AppliesToAllTasks }),
 				windowed("b", "0 14 * * SUN", 2),
 			),
 		},
 		"a NodeJob ignores windows, but no requirement": {
 			ignores: true, limited: true, closed: "b", outside: "a",
 			budgets: budgets(windowed("a", "0 13 * * *", 8), with(newBudget("b"), func(s *spec) {
-				s.Requires = []v1alpha1.BudgetRequirement{{Name: "storage"}}
+				s.Requirements = []v1alpha1.BudgetRequirement{{Name: "storage"}}
 			})),
 		},
 		"audit": {
-			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("b", "0"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit })},
+			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("b", "0"), func(s *spec) { s.Enforcement = v1alpha1.BudgetReport })},
 		},
 		"expired": {
 			budgets: []*v1alpha1.NodeDisruptionBudget{with(newBudget("b", "0"), func(s *spec) { s.ExpiresAt = new(metav1.NewTime(noon)) })},

@@ -106,7 +106,7 @@ func (s *summary) mayLose(m *member) bool {
 	return f == nil || !f.Processed || f.Allowed > 0
 }
 
-// ofRule are the nodes that a budget limits and counts. With enforcement Audit, they have no seats, and a node that is cordoned counts.
+// ofRule are the nodes that a budget limits and counts. With enforcement Report, they have no seats, and a node that is cordoned counts.
 func (s *summary) ofRule() []*member {
 	var members []*member
 	if s.rule.enforced() {
@@ -175,7 +175,7 @@ func (s *summary) status() v1alpha1.NodeDisruptionBudgetStatus {
 		ObservedGeneration: s.rule.Generation,
 		DisruptionsAllowed: int32(s.allowed),
 		Nodes: v1alpha1.BudgetCounts{
-			Selected: int32(s.selected), Joining: int32(s.joining.Nodes), Seats: int32(s.seats), Unavailable: int32(len(s.down)), Waiting: int32(len(s.waiting)),
+			Total: int32(s.selected), Exempt: int32(s.joining.Nodes), Seats: int32(s.seats), Unavailable: int32(len(s.down)), Waiting: int32(len(s.waiting)),
 			Exceeding: int32(s.exceeding),
 		},
 		Unavailable: s.unavailable(before), Waiting: s.waitingNodes(before),
@@ -328,7 +328,7 @@ func (s *summary) text() string {
 func (s *summary) heldBackOn(m *member) []string {
 	var names []string
 	for _, w := range s.in.Closed[m.UID] {
-		if r := s.rule; r.enforced() && r.closed != nil && (w.Disrupts || r.Spec.Scope == v1alpha1.ScopeTasks) {
+		if r := s.rule; r.enforced() && r.closed != nil && (w.Disrupts || r.Spec.AppliesTo == v1alpha1.AppliesToAllTasks) {
 			names = append(names, w.By)
 		}
 	}

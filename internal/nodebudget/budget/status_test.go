@@ -90,7 +90,7 @@ func TestStatusSaysWhy(t *testing.T) {
 			v1alpha1.ConditionReady, v1alpha1.ReasonMaxUnavailableReached, "1 of 4 nodes not available, and 0 disruptions may begin",
 		},
 		"frozen": {
-			with(newBudget("b", "0"), func(s *spec) { s.Reason, s.ExpiresAt = "INC-42", &metav1.Time{Time: noon.Add(time.Hour)} }), nil,
+			with(newBudget("b", "0"), func(s *spec) { s.Description, s.ExpiresAt = "INC-42", &metav1.Time{Time: noon.Add(time.Hour)} }), nil,
 			v1alpha1.ConditionReady, v1alpha1.ReasonFrozen, "allows no disruption (maxUnavailable 0): INC-42",
 		},
 		"frozen, and the disruption controller has not observed it": {
@@ -100,7 +100,7 @@ func TestStatusSaysWhy(t *testing.T) {
 		},
 		"frozen, and NodeJobs wait": {
 			with(newBudget("b", "0"), func(s *spec) {
-				s.Scope, s.ExpiresAt = v1alpha1.ScopeTasks, &metav1.Time{Time: noon.Add(time.Hour)}
+				s.AppliesTo, s.ExpiresAt = v1alpha1.AppliesToAllTasks, &metav1.Time{Time: noon.Add(time.Hour)}
 			}),
 			func(f *fixture) {
 				f.Closed = map[types.UID][]ClosedWait{
@@ -118,7 +118,7 @@ func TestStatusSaysWhy(t *testing.T) {
 			v1alpha1.ConditionReady, v1alpha1.ReasonWindowClosed, "; 1 NodeJob waiting: a/y (1 node)",
 		},
 		"frozen without an end": {
-			with(newBudget("b", "0"), func(s *spec) { s.Reason = "INC-42" }), nil,
+			with(newBudget("b", "0"), func(s *spec) { s.Description = "INC-42" }), nil,
 			v1alpha1.ConditionReady, v1alpha1.ReasonFrozenWithoutEnd,
 			"allows no disruption (maxUnavailable 0), and has no end: INC-42. Set spec.expiresAt, or end it: kubectl everynode thaw b",
 		},
@@ -128,7 +128,7 @@ func TestStatusSaysWhy(t *testing.T) {
 			"and has no end. Set spec.expiresAt, or increase maxUnavailable: kubectl edit nodedisruptionbudget b",
 		},
 		"an audit with a limit of 0 and without an end": {
-			with(newBudget("b", "0"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit }), nil,
+			with(newBudget("b", "0"), func(s *spec) { s.Enforcement = v1alpha1.BudgetReport }), nil,
 			v1alpha1.ConditionReady, v1alpha1.ReasonFrozen, "allows no disruption (maxUnavailable 0)",
 		},
 		"a closed window": {
@@ -137,7 +137,7 @@ func TestStatusSaysWhy(t *testing.T) {
 		},
 		"a closed window in a time zone": {
 			with(newBudget("b", "1"), func(s *spec) {
-				s.Windows = []v1alpha1.BudgetWindow{{Schedule: "0 2 * * SUN", TimeZone: "Europe/Berlin", DurationSeconds: 10800}}
+				s.TimeZone, s.Windows = "Europe/Berlin", []v1alpha1.BudgetWindow{{Schedule: "0 2 * * SUN", DurationSeconds: 10800}}
 			}), nil,
 			v1alpha1.ConditionReady, v1alpha1.ReasonWindowClosed, "until its next window opens at 2026-11-29T01:00:00Z (Sun 02:00 CET)",
 		},
@@ -146,11 +146,11 @@ func TestStatusSaysWhy(t *testing.T) {
 			v1alpha1.ConditionReady, v1alpha1.ReasonWindowClosed, "exceptDates",
 		},
 		"the pace": {
-			with(newBudget("b", "1"), func(s *spec) { s.SecondsBetween = new(int32(300)) }),
+			with(newBudget("b", "1"), func(s *spec) { s.PaceSeconds = new(int32(300)) }),
 			func(f *fixture) { f.seat("n1").Returned, f.seat("n1").Created = true, noon.Add(-time.Minute) },
 			v1alpha1.ConditionReady,
 			v1alpha1.ReasonPaceNotReached,
-			"allows the next disruption at 2026-11-27T12:04:00Z: node n1 has returned, and secondsBetween is 300",
+			"allows the next disruption at 2026-11-27T12:04:00Z: node n1 has returned, and paceSeconds is 300",
 		},
 		"expired": {
 			with(newBudget("b", "0"), func(s *spec) { s.ExpiresAt = new(metav1.NewTime(noon)) }), nil,
@@ -184,7 +184,7 @@ func TestStatusSaysWhy(t *testing.T) {
 		},
 		"a time zone that does not exist": {
 			with(newBudget("b", "1"), func(s *spec) {
-				s.Windows = []v1alpha1.BudgetWindow{{Schedule: "0 0 * * *", TimeZone: "Mars", DurationSeconds: 60}}
+				s.TimeZone, s.Windows = "Mars", []v1alpha1.BudgetWindow{{Schedule: "0 0 * * *", DurationSeconds: 60}}
 			}), nil,
 			v1alpha1.ConditionStalled, v1alpha1.ReasonInvalidSpec, "Mars",
 		},
@@ -231,7 +231,7 @@ func TestNodesBeyondTheLimitsAreCounted(t *testing.T) {
 		"the limit that is exceeded the most": {newBudget("b", "1/zone", "1", "3"), 2},
 		"a limit of zero":                     {newBudget("b", "0"), 0},
 		"a closed window":                     {with(newBudget("b", "1"), func(s *spec) { s.Windows = onSundays }), 2},
-		"only an audit":                       {with(newBudget("b", "1"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit }), 0},
+		"only an audit":                       {with(newBudget("b", "1"), func(s *spec) { s.Enforcement = v1alpha1.BudgetReport }), 0},
 		"no limit":                            {with(newBudget("b"), func(s *spec) { s.Windows = atNoon }), 0},
 	}
 	for name, tt := range tests {
@@ -267,37 +267,37 @@ func TestStatusCounts(t *testing.T) {
 		allowed int32
 		want    v1alpha1.BudgetCounts
 	}{
-		"all available":       {newBudget("b", "3"), nil, 3, v1alpha1.BudgetCounts{Selected: 4, Seats: 4}},
-		"more than there are": {newBudget("b", "9"), nil, 4, v1alpha1.BudgetCounts{Selected: 4, Seats: 4}},
-		"one for each zone":   {newBudget("b", "1/zone"), nil, 2, v1alpha1.BudgetCounts{Selected: 4, Seats: 4}},
-		"the smaller limit":   {newBudget("b", "1/zone", "1"), nil, 1, v1alpha1.BudgetCounts{Selected: 4, Seats: 4}},
-		"some of the nodes":   {inPool("x", newBudget("b", "1")), nil, 1, v1alpha1.BudgetCounts{Selected: 2, Seats: 2}},
-		"frozen":              {newBudget("b", "0"), nil, 0, v1alpha1.BudgetCounts{Selected: 4, Seats: 4}},
+		"all available":       {newBudget("b", "3"), nil, 3, v1alpha1.BudgetCounts{Total: 4, Seats: 4}},
+		"more than there are": {newBudget("b", "9"), nil, 4, v1alpha1.BudgetCounts{Total: 4, Seats: 4}},
+		"one for each zone":   {newBudget("b", "1/zone"), nil, 2, v1alpha1.BudgetCounts{Total: 4, Seats: 4}},
+		"the smaller limit":   {newBudget("b", "1/zone", "1"), nil, 1, v1alpha1.BudgetCounts{Total: 4, Seats: 4}},
+		"some of the nodes":   {inPool("x", newBudget("b", "1")), nil, 1, v1alpha1.BudgetCounts{Total: 2, Seats: 2}},
+		"frozen":              {newBudget("b", "0"), nil, 0, v1alpha1.BudgetCounts{Total: 4, Seats: 4}},
 		"another PodDisruptionBudget selects the seats": {
 			newBudget("b", "3"), func(f *fixture) { f.Foreign = []guard.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}} }, 0,
-			v1alpha1.BudgetCounts{Selected: 4, Seats: 4},
+			v1alpha1.BudgetCounts{Total: 4, Seats: 4},
 		},
 		"one unavailable node": {
 			newBudget("b", "3"),
 			func(f *fixture) { f.evict("n1"); f.cordon("n1") },
 			2,
-			v1alpha1.BudgetCounts{Selected: 4, Seats: 3, Unavailable: 1},
+			v1alpha1.BudgetCounts{Total: 4, Seats: 3, Unavailable: 1},
 		},
 		"more unavailable nodes than allowed": {
 			newBudget("b", "1"), func(f *fixture) { f.breakDown("n1", 0); f.breakDown("n2", 0) }, 0,
-			v1alpha1.BudgetCounts{Selected: 4, Seats: 2, Unavailable: 2, Exceeding: 1},
+			v1alpha1.BudgetCounts{Total: 4, Seats: 2, Unavailable: 2, Exceeding: 1},
 		},
 		"waiting nodes": {
 			newBudget("b", "3"),
 			func(f *fixture) { f.cordon("n1", "n2") },
 			3,
-			v1alpha1.BudgetCounts{Selected: 4, Seats: 4, Waiting: 2},
+			v1alpha1.BudgetCounts{Total: 4, Seats: 4, Waiting: 2},
 		},
 		"a new seat": {
 			newBudget("b", "3"),
 			func(f *fixture) { f.seat("n1").Group = PendingGroup },
 			2,
-			v1alpha1.BudgetCounts{Selected: 4, Seats: 4, Unavailable: 1},
+			v1alpha1.BudgetCounts{Total: 4, Seats: 4, Unavailable: 1},
 		},
 		"a node that another tool drains": {
 			newBudget(
@@ -306,25 +306,25 @@ func TestStatusCounts(t *testing.T) {
 			),
 			func(f *fixture) { f.node("n1").Announced = "DrainInProgress" },
 			3,
-			v1alpha1.BudgetCounts{Selected: 4, Seats: 4, Waiting: 1},
+			v1alpha1.BudgetCounts{Total: 4, Seats: 4, Waiting: 1},
 		},
 		"a node that joins": {
-			newBudget("b", "3"), func(f *fixture) { f.addNode("n5", noon) }, 3, v1alpha1.BudgetCounts{Selected: 5, Joining: 1, Seats: 4},
+			newBudget("b", "3"), func(f *fixture) { f.addNode("n5", noon) }, 3, v1alpha1.BudgetCounts{Total: 5, Exempt: 1, Seats: 4},
 		},
-		"all nodes join": {newBudget("b", "1"), (*fixture).renew, 4, v1alpha1.BudgetCounts{Selected: 4, Joining: 4}},
+		"all nodes join": {newBudget("b", "1"), (*fixture).renew, 4, v1alpha1.BudgetCounts{Total: 4, Exempt: 4}},
 		"all nodes join, and a pace": {
-			with(newBudget("b", "50%"), func(s *spec) { s.SecondsBetween = new(int32(300)) }), (*fixture).renew, 4,
-			v1alpha1.BudgetCounts{Selected: 4, Joining: 4},
+			with(newBudget("b", "50%"), func(s *spec) { s.PaceSeconds = new(int32(300)) }), (*fixture).renew, 4,
+			v1alpha1.BudgetCounts{Total: 4, Exempt: 4},
 		},
 		"all nodes join under an audit": {
-			with(newBudget("b", "1"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit }), (*fixture).renew, 4,
-			v1alpha1.BudgetCounts{Selected: 4, Joining: 4},
+			with(newBudget("b", "1"), func(s *spec) { s.Enforcement = v1alpha1.BudgetReport }), (*fixture).renew, 4,
+			v1alpha1.BudgetCounts{Total: 4, Exempt: 4},
 		},
-		"all nodes join, and a freeze": {newBudget("b", "0"), (*fixture).renew, 0, v1alpha1.BudgetCounts{Selected: 4, Joining: 4}},
+		"all nodes join, and a freeze": {newBudget("b", "0"), (*fixture).renew, 0, v1alpha1.BudgetCounts{Total: 4, Exempt: 4}},
 		"audit counts what is cordoned or used by a NodeJob": {
-			with(newBudget("b", "3"), func(s *spec) { s.Enforcement = v1alpha1.BudgetAudit }),
+			with(newBudget("b", "3"), func(s *spec) { s.Enforcement = v1alpha1.BudgetReport }),
 			func(f *fixture) { f.cordon("n1"); f.Holds["n2"] = "NodeJob a/b" }, 1,
-			v1alpha1.BudgetCounts{Selected: 4, Unavailable: 2},
+			v1alpha1.BudgetCounts{Total: 4, Unavailable: 2},
 		},
 	}
 	for name, tt := range tests {

@@ -28,36 +28,30 @@ var cronParser = cron.MustNewParser(cron.Minute | cron.Hour | cron.Dom | cron.Mo
 // Parse returns the schedule of a budget, or an error that names the field that cannot be used. Without windows and excepted dates, the
 // schedule is always open. A schedule that never matches, such as "0 0 30 2 *", is not an error.
 func Parse(spec *v1alpha1.NodeDisruptionBudgetSpec) (*Schedule, error) {
-	zone, err := parseZone("spec.exceptTimeZone", spec.ExceptTimeZone)
+	zone, err := Zone(spec)
+	if err != nil {
+		return nil, err
+	}
+	except, err := parseDates(spec.ExceptDates, zone)
 	if err != nil {
 		return nil, err
 	}
 	if len(spec.Windows) == 0 {
-		except, err := parseDates(spec.ExceptDates, zone)
-		if err != nil {
-			return nil, err
-		}
-		return &Schedule{windows: []window{{except: except}}}, nil
+		return &Schedule{windows: []window{{except: except}}, except: except}, nil
 	}
-	s := &Schedule{}
+	s := &Schedule{except: except}
 	for i := range spec.Windows {
-		w, err := parseWindow(fmt.Sprintf("spec.windows[%d]", i), &spec.Windows[i])
+		w, err := parseWindow(fmt.Sprintf("spec.windows[%d]", i), &spec.Windows[i], zone)
 		if err != nil {
 			return nil, err
 		}
-		if w.except, err = parseDates(spec.ExceptDates, w.times.zone); err != nil {
-			return nil, err
-		}
+		w.except = except
 		s.windows = append(s.windows, w)
 	}
 	return s, nil
 }
 
-func parseWindow(path string, spec *v1alpha1.BudgetWindow) (window, error) {
-	zone, err := parseZone(path+".timeZone", spec.TimeZone)
-	if err != nil {
-		return window{}, err
-	}
+func parseWindow(path string, spec *v1alpha1.BudgetWindow, zone *time.Location) (window, error) {
 	if spec.DurationSeconds < minDurationSeconds || spec.DurationSeconds > maxDurationSeconds {
 		return window{}, fmt.Errorf("%s.durationSeconds %d: must be %d to %d", path, spec.DurationSeconds, minDurationSeconds, maxDurationSeconds)
 	}
@@ -68,10 +62,11 @@ func parseWindow(path string, spec *v1alpha1.BudgetWindow) (window, error) {
 	return window{times: times, length: time.Duration(spec.DurationSeconds) * time.Second}, nil
 }
 
-func parseZone(path, name string) (*time.Location, error) {
-	zone, err := time.LoadLocation(name) // UTC if the name is empty
+// Zone returns the time zone of a budget, which is UTC by default, or an error if it is unknown.
+func Zone(spec *v1alpha1.NodeDisruptionBudgetSpec) (*time.Location, error) {
+	zone, err := time.LoadLocation(spec.TimeZone) // UTC if the name is empty
 	if err != nil || zone == time.Local {
-		return nil, fmt.Errorf("%s %q: unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin", path, name)
+		return nil, fmt.Errorf("spec.timeZone %q: unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin", spec.TimeZone)
 	}
 	return zone, nil
 }

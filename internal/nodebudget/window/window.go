@@ -31,6 +31,7 @@ var never = time.Unix(1<<40, 0).UTC()
 // Schedule is when disruptions may begin. It does not change and is safe for concurrent use.
 type Schedule struct {
 	windows []window // at least one
+	except  dates
 }
 
 // State is whether disruptions may begin at a time. All times are in UTC.
@@ -45,8 +46,7 @@ type State struct {
 	ChangesAt time.Time
 	// Excepted reports whether Open is false only because the date is excepted.
 	Excepted bool
-	// OnExceptedDate reports whether the date is excepted in the time zone of any window, and DateChangesAt is when that may change next; zero
-	// if it never changes.
+	// OnExceptedDate reports whether the date is excepted, and DateChangesAt is when that may change next; zero if it never changes.
 	OnExceptedDate bool
 	DateChangesAt  time.Time
 }
@@ -64,8 +64,8 @@ type window struct {
 // At returns the state at the time now.
 func (s *Schedule) At(now time.Time) State {
 	now = now.Round(0).UTC()
-	state := State{Open: s.open(now)}
-	state.readDate(s.windows, now)
+	date, excepted := s.except.around(now)
+	state := State{Open: s.open(now), OnExceptedDate: excepted, DateChangesAt: known(date.until, never)}
 	opens := now
 	if state.Open {
 		state.OpensAt = s.opened(now)
@@ -109,19 +109,6 @@ func (s *Schedule) Longest(now time.Time) time.Duration {
 		longest, at = max(longest, state.ClosesAt.Sub(state.OpensAt)), state.ClosesAt
 	}
 	return longest
-}
-
-// readDate notes whether the date is excepted.
-func (s *State) readDate(windows []window, now time.Time) {
-	changes := never
-	for i := range windows {
-		part, excepted := windows[i].except.around(now)
-		s.OnExceptedDate = s.OnExceptedDate || excepted
-		if part.until.Before(changes) {
-			changes = part.until
-		}
-	}
-	s.DateChangesAt = known(changes, never)
 }
 
 // known returns t, or zero if t is not before limit.

@@ -22,8 +22,8 @@ const (
 
 func windows(windows ...v1alpha1.BudgetWindow) []v1alpha1.BudgetWindow { return windows }
 
-func opening(schedule, zone string, seconds int32) v1alpha1.BudgetWindow {
-	return v1alpha1.BudgetWindow{Schedule: schedule, TimeZone: zone, DurationSeconds: seconds}
+func opening(schedule string, seconds int32) v1alpha1.BudgetWindow {
+	return v1alpha1.BudgetWindow{Schedule: schedule, DurationSeconds: seconds}
 }
 
 func parse(t *testing.T, spec *v1alpha1.NodeDisruptionBudgetSpec) *window.Schedule {
@@ -67,87 +67,87 @@ func TestWindows(t *testing.T) {
 			now: "2026-06-01T12:00", want: want{open: true},
 		},
 		"a window is open from its begin on": {
-			windows: windows(opening("0 2 * * *", "", 2*hour)),
+			windows: windows(opening("0 2 * * *", 2*hour)),
 			now:     "2026-06-01T02:00", want: want{open: true, opens: "2026-06-01T02:00", closes: "2026-06-01T04:00"},
 		},
 		"a window is closed at its end": {
-			windows: windows(opening("0 2 * * *", "", 2*hour)),
+			windows: windows(opening("0 2 * * *", 2*hour)),
 			now:     "2026-06-01T04:00", want: want{opens: "2026-06-02T02:00", closes: "2026-06-02T04:00"},
 		},
 		"the time zone decides when a window opens": {
-			windows: windows(opening("0 22 * * SAT", berlin, 8*hour)),
-			now:     "2026-06-06T19:59", want: want{opens: "2026-06-06T20:00", closes: "2026-06-07T04:00"},
+			zone: berlin, windows: windows(opening("0 22 * * SAT", 8*hour)),
+			now: "2026-06-06T19:59", want: want{opens: "2026-06-06T20:00", closes: "2026-06-07T04:00"},
 		},
 		"a window is open after midnight": {
-			windows: windows(opening("0 22 * * SAT", berlin, 8*hour)),
-			now:     "2026-06-07T03:59", want: want{open: true, opens: "2026-06-06T20:00", closes: "2026-06-07T04:00"},
+			zone: berlin, windows: windows(opening("0 22 * * SAT", 8*hour)),
+			now: "2026-06-07T03:59", want: want{open: true, opens: "2026-06-06T20:00", closes: "2026-06-07T04:00"},
 		},
 		"day of month and day of week: either matches, first the day of month": {
-			windows: windows(opening("0 2 15 * THU", "", hour)),
+			windows: windows(opening("0 2 15 * THU", hour)),
 			now:     "2026-06-12T00:00", want: want{opens: "2026-06-15T02:00", closes: "2026-06-15T03:00"},
 		},
 		"day of month and day of week: either matches, then the day of week": {
-			windows: windows(opening("0 2 15 * THU", "", hour)),
+			windows: windows(opening("0 2 15 * THU", hour)),
 			now:     "2026-06-15T03:00", want: want{opens: "2026-06-18T02:00", closes: "2026-06-18T03:00"},
 		},
 		"an unrestricted day of week leaves the day of month": {
-			windows: windows(opening("0 2 15 * ?", "", hour)),
+			windows: windows(opening("0 2 15 * ?", hour)),
 			now:     "2026-06-15T03:00", want: want{opens: "2026-07-15T02:00", closes: "2026-07-15T03:00"},
 		},
 		"Sunday is also 7": {
-			windows: windows(opening("0 2 * jun,aug 7", "", hour)),
+			windows: windows(opening("0 2 * jun,aug 7", hour)),
 			now:     "2026-06-29T03:00", want: want{opens: "2026-08-02T02:00", closes: "2026-08-02T03:00"},
 		},
 		"days of the week continue after Saturday": {
-			windows: windows(opening("0 0 * * FRI-MON", "", day)),
+			windows: windows(opening("0 0 * * FRI-MON", day)),
 			now:     "2026-06-09T12:00", want: want{opens: "2026-06-12T00:00", closes: "2026-06-16T00:00"},
 		},
-		"windows of two time zones that overlap count as one": {
-			windows: windows(opening("0 2 * * *", berlin, 6*hour), opening("0 0 * * *", newYork, 4*hour)),
-			now:     "2026-06-01T01:00", want: want{open: true, opens: "2026-06-01T00:00", closes: "2026-06-01T08:00"},
+		"windows that overlap count as one, in a time zone": {
+			zone: berlin, windows: windows(opening("0 2 * * *", 6*hour), opening("0 6 * * *", 4*hour)),
+			now: "2026-06-01T01:00", want: want{open: true, opens: "2026-06-01T00:00", closes: "2026-06-01T08:00"},
 		},
-		"windows of two time zones with a gap between them do not": {
-			windows: windows(opening("0 2 * * *", berlin, 3*hour), opening("0 0 * * *", newYork, 4*hour)),
-			now:     "2026-06-01T03:30", want: want{opens: "2026-06-01T04:00", closes: "2026-06-01T08:00"},
+		"windows with a gap between them do not": {
+			zone: berlin, windows: windows(opening("0 2 * * *", 3*hour), opening("0 6 * * *", 4*hour)),
+			now: "2026-06-01T03:30", want: want{opens: "2026-06-01T04:00", closes: "2026-06-01T08:00"},
 		},
 		"windows that follow each other count as one, from the first": {
-			windows: windows(opening("0 3 * * *", "", hour), opening("0 2 * * *", "", hour), opening("0 4 * * *", "", hour)),
+			windows: windows(opening("0 3 * * *", hour), opening("0 2 * * *", hour), opening("0 4 * * *", hour)),
 			now:     "2026-06-01T02:30", want: want{open: true, opens: "2026-06-01T02:00", closes: "2026-06-01T05:00"},
 		},
 		"and from the last": {
-			windows: windows(opening("0 3 * * *", "", hour), opening("0 2 * * *", "", hour), opening("0 4 * * *", "", hour)),
+			windows: windows(opening("0 3 * * *", hour), opening("0 2 * * *", hour), opening("0 4 * * *", hour)),
 			now:     "2026-06-01T04:30", want: want{open: true, opens: "2026-06-01T02:00", closes: "2026-06-01T05:00"},
 		},
 		"and before the first": {
-			windows: windows(opening("0 3 * * *", "", hour), opening("0 2 * * *", "", hour), opening("0 4 * * *", "", hour)),
+			windows: windows(opening("0 3 * * *", hour), opening("0 2 * * *", hour), opening("0 4 * * *", hour)),
 			now:     "2026-06-01T01:00", want: want{opens: "2026-06-01T02:00", closes: "2026-06-01T05:00"},
 		},
 		"a window that opens each minute of an hour closes after the last": {
-			windows: windows(opening("* 2 * * *", "", 1800)),
+			windows: windows(opening("* 2 * * *", 1800)),
 			now:     "2026-06-01T02:10", want: want{open: true, opens: "2026-06-01T02:00", closes: "2026-06-01T03:29"},
 		},
 		"many windows that overlap": {
-			windows: windows(opening("* * 1-10 6 *", "", 7*day)),
+			windows: windows(opening("* * 1-10 6 *", 7*day)),
 			now:     "2026-06-05T12:00", want: want{open: true, opens: "2026-06-01T00:00", closes: "2026-06-17T23:59"},
 		},
 		"after a year without a gap, the window has no end": {
-			windows: windows(opening("0 0 * * SUN", "", 7*day)),
+			windows: windows(opening("0 0 * * SUN", 7*day)),
 			now:     "2026-06-05T12:00", want: want{open: true, changes: "2027-06-13T00:00"},
 		},
 		"at most 1000 windows are merged": {
-			windows: windows(opening("* * * * *", "", 60)),
+			windows: windows(opening("* * * * *", 60)),
 			now:     "2026-06-05T12:00", want: want{open: true, opens: "2026-06-04T19:20", closes: "2026-06-06T04:40"},
 		},
 		"a schedule that never matches": {
-			windows: windows(opening("0 0 30 2 *", "", hour)),
+			windows: windows(opening("0 0 30 2 *", hour)),
 			now:     "2026-06-01T00:00",
 		},
 		"the next window is more than a year away": {
-			windows: windows(opening("0 0 29 2 *", "", hour)),
+			windows: windows(opening("0 0 29 2 *", hour)),
 			now:     "2026-06-01T00:00", want: want{changes: "2028-02-29T00:00"},
 		},
 		"the next window is eight years away": {
-			windows: windows(opening("0 0 29 2 *", "", hour)),
+			windows: windows(opening("0 0 29 2 *", hour)),
 			now:     "2096-03-01T00:00", want: want{changes: "2104-02-29T00:00"},
 		},
 
@@ -159,7 +159,7 @@ func TestWindows(t *testing.T) {
 			except: []string{"2026-12-24/2027-01-02", "2027-02-01"},
 			now:    "2026-12-24T00:00", want: want{excepted: true, opens: "2027-01-03T00:00", closes: "2027-02-01T00:00"},
 		},
-		"without windows, exceptTimeZone decides": {
+		"without windows, timeZone decides": {
 			except: []string{"2026-12-24"}, zone: newYork,
 			now: "2026-12-24T05:00", want: want{excepted: true, opens: "2026-12-25T05:00"},
 		},
@@ -184,31 +184,27 @@ func TestWindows(t *testing.T) {
 			now:    "2026-06-01T00:00", want: want{excepted: true, changes: "2028-01-02T00:00"},
 		},
 		"an excepted date cuts the end of a window": {
-			windows: windows(opening("0 22 * * *", berlin, 8*hour)), except: []string{"2026-06-02"},
+			zone: berlin, windows: windows(opening("0 22 * * *", 8*hour)), except: []string{"2026-06-02"},
 			now: "2026-06-01T20:30", want: want{open: true, opens: "2026-06-01T20:00", closes: "2026-06-01T22:00"},
 		},
 		"an excepted date cuts the begin of a window": {
-			windows: windows(opening("0 22 * * *", berlin, 8*hour)), except: []string{"2026-06-02"},
+			zone: berlin, windows: windows(opening("0 22 * * *", 8*hour)), except: []string{"2026-06-02"},
 			now: "2026-06-01T23:00", want: want{excepted: true, opens: "2026-06-02T22:00", closes: "2026-06-03T04:00"},
 		},
 		"after the excepted date, such a window is open since the end of the date": {
-			windows: windows(opening("0 22 * * *", berlin, 8*hour)), except: []string{"2026-06-01"},
+			zone: berlin, windows: windows(opening("0 22 * * *", 8*hour)), except: []string{"2026-06-01"},
 			now: "2026-06-01T23:00", want: want{open: true, opens: "2026-06-01T22:00", closes: "2026-06-02T04:00"},
 		},
 		"outside of the windows, the excepted date is not the reason": {
-			windows: windows(opening("0 22 * * *", berlin, 8*hour)), except: []string{"2026-06-02"},
+			zone: berlin, windows: windows(opening("0 22 * * *", 8*hour)), except: []string{"2026-06-02"},
 			now: "2026-06-02T12:00", want: want{opens: "2026-06-02T22:00", closes: "2026-06-03T04:00"},
 		},
 		"all windows of a week are excepted": {
-			windows: windows(opening("0 2 * * *", "", hour)), except: []string{"2026-06-02/2026-06-08"},
+			windows: windows(opening("0 2 * * *", hour)), except: []string{"2026-06-02/2026-06-08"},
 			now: "2026-06-01T12:00", want: want{opens: "2026-06-09T02:00", closes: "2026-06-09T03:00"},
 		},
-		"a window is open because the date is excepted only in the time zone of another": {
-			windows: windows(opening("0 0 * * *", berlin, 6*hour), opening("0 20 * * *", newYork, hour)), except: []string{"2026-06-02"},
-			now: "2026-06-02T00:30", want: want{open: true, opens: "2026-06-02T00:00", closes: "2026-06-02T01:00"},
-		},
 		"an excepted date is longer when the clock is set back": {
-			windows: windows(opening("0 0 * * *", berlin, 26*hour)), except: []string{"2026-10-25"},
+			zone: berlin, windows: windows(opening("0 0 * * *", 26*hour)), except: []string{"2026-10-25"},
 			now: "2026-10-25T12:00", want: want{excepted: true, opens: "2026-10-25T23:00"},
 		},
 		"an excepted date begins at 01:00 if the clock skips midnight": {
@@ -217,81 +213,81 @@ func TestWindows(t *testing.T) {
 		},
 
 		"before the clock skips 02:30, the window opens at 02:30": {
-			windows: windows(opening("30 2 * * *", berlin, hour)),
-			now:     "2026-03-28T00:00", want: want{opens: "2026-03-28T01:30", closes: "2026-03-28T02:30"},
+			zone: berlin, windows: windows(opening("30 2 * * *", hour)),
+			now: "2026-03-28T00:00", want: want{opens: "2026-03-28T01:30", closes: "2026-03-28T02:30"},
 		},
 		"when the clock skips 02:30, the window opens at 03:30": {
-			windows: windows(opening("30 2 * * *", berlin, hour)),
-			now:     "2026-03-28T02:30", want: want{opens: "2026-03-29T01:30", closes: "2026-03-29T02:30"},
+			zone: berlin, windows: windows(opening("30 2 * * *", hour)),
+			now: "2026-03-28T02:30", want: want{opens: "2026-03-29T01:30", closes: "2026-03-29T02:30"},
 		},
 		"also if this is searched after 03:00": {
-			windows: windows(opening("30 2 * * *", berlin, hour)),
-			now:     "2026-03-29T01:10", want: want{opens: "2026-03-29T01:30", closes: "2026-03-29T02:30"},
+			zone: berlin, windows: windows(opening("30 2 * * *", hour)),
+			now: "2026-03-29T01:10", want: want{opens: "2026-03-29T01:30", closes: "2026-03-29T02:30"},
 		},
 		"and when that window is open": {
-			windows: windows(opening("30 2 * * *", berlin, hour)),
-			now:     "2026-03-29T02:29", want: want{open: true, opens: "2026-03-29T01:30", closes: "2026-03-29T02:30"},
+			zone: berlin, windows: windows(opening("30 2 * * *", hour)),
+			now: "2026-03-29T02:29", want: want{open: true, opens: "2026-03-29T01:30", closes: "2026-03-29T02:30"},
 		},
 		"after the clock skipped 02:30, the window opens at 02:30": {
-			windows: windows(opening("30 2 * * *", berlin, hour)),
-			now:     "2026-03-29T02:30", want: want{opens: "2026-03-30T00:30", closes: "2026-03-30T01:30"},
+			zone: berlin, windows: windows(opening("30 2 * * *", hour)),
+			now: "2026-03-29T02:30", want: want{opens: "2026-03-30T00:30", closes: "2026-03-30T01:30"},
 		},
 		"02:00 and 03:00 are the same time when the clock skips the hour": {
-			windows: windows(opening("0 2,3 * * *", berlin, hour)),
-			now:     "2026-03-29T01:00", want: want{open: true, opens: "2026-03-29T01:00", closes: "2026-03-29T02:00"},
+			zone: berlin, windows: windows(opening("0 2,3 * * *", hour)),
+			now: "2026-03-29T01:00", want: want{open: true, opens: "2026-03-29T01:00", closes: "2026-03-29T02:00"},
 		},
 		"when 02:30 occurs twice, the window opens at the first": {
-			windows: windows(opening("30 2 * * *", berlin, 1800)),
-			now:     "2026-10-24T12:00", want: want{opens: "2026-10-25T00:30", closes: "2026-10-25T01:00"},
+			zone: berlin, windows: windows(opening("30 2 * * *", 1800)),
+			now: "2026-10-24T12:00", want: want{opens: "2026-10-25T00:30", closes: "2026-10-25T01:00"},
 		},
 		"when 02:30 occurs twice, the window does not open at the second": {
-			windows: windows(opening("30 2 * * *", berlin, 1800)),
-			now:     "2026-10-25T01:00", want: want{opens: "2026-10-26T01:30", closes: "2026-10-26T02:00"},
+			zone: berlin, windows: windows(opening("30 2 * * *", 1800)),
+			now: "2026-10-25T01:00", want: want{opens: "2026-10-26T01:30", closes: "2026-10-26T02:00"},
 		},
 		"an hourly schedule continues when the clock is set back": {
-			windows: windows(opening("0 * * * *", berlin, 1800)),
-			now:     "2026-10-25T00:30", want: want{opens: "2026-10-25T01:00", closes: "2026-10-25T01:30"},
+			zone: berlin, windows: windows(opening("0 * * * *", 1800)),
+			now: "2026-10-25T00:30", want: want{opens: "2026-10-25T01:00", closes: "2026-10-25T01:30"},
 		},
 		"also with the hours 0-23": {
-			windows: windows(opening("0 0-23 * * *", berlin, 1800)),
-			now:     "2026-10-25T00:30", want: want{opens: "2026-10-25T01:00", closes: "2026-10-25T01:30"},
+			zone: berlin, windows: windows(opening("0 0-23 * * *", 1800)),
+			now: "2026-10-25T00:30", want: want{opens: "2026-10-25T01:00", closes: "2026-10-25T01:30"},
 		},
 		"a schedule of every second hour has no gap when the clock is set back": {
-			windows: windows(opening("0 */2 * 10 *", berlin, 2*hour)),
-			now:     "2026-10-25T00:30", want: want{open: true, opens: "2026-09-30T22:00", closes: "2026-10-31T23:00"},
+			zone: berlin, windows: windows(opening("0 */2 * 10 *", 2*hour)),
+			now: "2026-10-25T00:30", want: want{open: true, opens: "2026-09-30T22:00", closes: "2026-10-31T23:00"},
 		},
 		"the length of a window is elapsed time": {
-			windows: windows(opening("0 0 * * SUN", berlin, 4*hour)),
-			now:     "2026-03-28T23:00", want: want{open: true, opens: "2026-03-28T23:00", closes: "2026-03-29T03:00"},
+			zone: berlin, windows: windows(opening("0 0 * * SUN", 4*hour)),
+			now: "2026-03-28T23:00", want: want{open: true, opens: "2026-03-28T23:00", closes: "2026-03-29T03:00"},
 		},
 		"a daily window of 24 hours is closed for an hour when the clock is set back": {
-			windows: windows(opening("0 0 25,26 10 *", berlin, day)),
-			now:     "2026-10-25T22:30", want: want{opens: "2026-10-25T23:00", closes: "2026-10-26T23:00"},
+			zone: berlin, windows: windows(opening("0 0 25,26 10 *", day)),
+			now: "2026-10-25T22:30", want: want{opens: "2026-10-25T23:00", closes: "2026-10-26T23:00"},
 		},
 		"New York skips 02:30": {
-			windows: windows(opening("30 2 * * *", newYork, hour)),
-			now:     "2026-03-08T07:00", want: want{opens: "2026-03-08T07:30", closes: "2026-03-08T08:30"},
+			zone: newYork, windows: windows(opening("30 2 * * *", hour)),
+			now: "2026-03-08T07:00", want: want{opens: "2026-03-08T07:30", closes: "2026-03-08T08:30"},
 		},
 		"New York has 01:30 twice": {
-			windows: windows(opening("30 1 * * *", newYork, hour)),
-			now:     "2026-11-01T06:30", want: want{opens: "2026-11-02T06:30", closes: "2026-11-02T07:30"},
+			zone: newYork, windows: windows(opening("30 1 * * *", hour)),
+			now: "2026-11-01T06:30", want: want{opens: "2026-11-02T06:30", closes: "2026-11-02T07:30"},
 		},
 		"a midnight that the clock skips": {
-			windows: windows(opening("0 0 * * FRI", "Africa/Cairo", hour)),
-			now:     "2026-04-23T12:00", want: want{opens: "2026-04-23T22:00", closes: "2026-04-23T23:00"},
+			zone: "Africa/Cairo", windows: windows(opening("0 0 * * FRI", hour)),
+			now: "2026-04-23T12:00", want: want{opens: "2026-04-23T22:00", closes: "2026-04-23T23:00"},
 		},
 		"a time after the half hour that the clock skips, before the skipped time": {
-			windows: windows(opening("15,40 2 * * *", "Australia/Lord_Howe", 60)),
-			now:     "2026-10-03T15:30", want: want{opens: "2026-10-03T15:40", closes: "2026-10-03T15:41"},
+			zone: "Australia/Lord_Howe", windows: windows(opening("15,40 2 * * *", 60)),
+			now: "2026-10-03T15:30", want: want{opens: "2026-10-03T15:40", closes: "2026-10-03T15:41"},
 		},
 		"half an hour that the clock skips": {
-			windows: windows(opening("15 2 * * *", "Australia/Lord_Howe", hour)),
-			now:     "2026-10-03T15:20", want: want{opens: "2026-10-03T15:45", closes: "2026-10-03T16:45"},
+			zone: "Australia/Lord_Howe", windows: windows(opening("15 2 * * *", hour)),
+			now: "2026-10-03T15:20", want: want{opens: "2026-10-03T15:45", closes: "2026-10-03T16:45"},
 		},
 	}
 	for name, test := range tests {
 		t.Run(name, func(t *testing.T) {
-			s := parse(t, &v1alpha1.NodeDisruptionBudgetSpec{Windows: test.windows, ExceptDates: test.except, ExceptTimeZone: test.zone})
+			s := parse(t, &v1alpha1.NodeDisruptionBudgetSpec{Windows: test.windows, ExceptDates: test.except, TimeZone: test.zone})
 			want := window.State{
 				Open: test.want.open, Excepted: test.want.excepted,
 				OpensAt: at(t, test.want.opens), ClosesAt: at(t, test.want.closes), ChangesAt: at(t, test.want.changes),
@@ -319,24 +315,23 @@ func TestWindows(t *testing.T) {
 
 // TestExceptedDates tests what depends on excepted dates alone, also while no window is open.
 func TestExceptedDates(t *testing.T) {
-	inBerlin := windows(opening("0 2 * * *", berlin, hour))
+	nightly := windows(opening("0 2 * * *", hour))
 	for name, test := range map[string]struct {
 		windows  []v1alpha1.BudgetWindow
+		zone     string
 		except   []string
 		now      string
 		excepted bool
 		changes  string
 	}{
-		"no dates":            {windows: inBerlin, now: "2026-06-01T12:00"},
-		"before the date":     {inBerlin, []string{"2026-06-03"}, "2026-06-01T12:00", false, "2026-06-02T22:00"},
-		"on the date":         {inBerlin, []string{"2026-06-03"}, "2026-06-03T12:00", true, "2026-06-03T22:00"},
-		"after the date":      {windows: inBerlin, except: []string{"2026-06-03"}, now: "2026-06-04T12:00"},
-		"without windows":     {nil, []string{"2026-06-03"}, "2026-06-03T12:00", true, "2026-06-04T00:00"},
-		"of another window":   {append(inBerlin, opening("0 2 * * *", newYork, hour)), []string{"2026-06-03"}, "2026-06-03T23:00", true, "2026-06-04T04:00"},
-		"of the first window": {append(inBerlin, opening("0 2 * * *", newYork, hour)), []string{"2026-06-03"}, "2026-06-02T23:00", true, "2026-06-03T04:00"},
+		"no dates":        {windows: nightly, zone: berlin, now: "2026-06-01T12:00"},
+		"before the date": {nightly, berlin, []string{"2026-06-03"}, "2026-06-01T12:00", false, "2026-06-02T22:00"},
+		"on the date":     {nightly, berlin, []string{"2026-06-03"}, "2026-06-03T12:00", true, "2026-06-03T22:00"},
+		"after the date":  {windows: nightly, zone: berlin, except: []string{"2026-06-03"}, now: "2026-06-04T12:00"},
+		"without windows": {nil, "", []string{"2026-06-03"}, "2026-06-03T12:00", true, "2026-06-04T00:00"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := parse(t, &v1alpha1.NodeDisruptionBudgetSpec{Windows: test.windows, ExceptDates: test.except}).At(at(t, test.now))
+			got := parse(t, &v1alpha1.NodeDisruptionBudgetSpec{Windows: test.windows, ExceptDates: test.except, TimeZone: test.zone}).At(at(t, test.now))
 			if got.OnExceptedDate != test.excepted || !got.DateChangesAt.Equal(at(t, test.changes)) {
 				t.Errorf("excepted %v until %s", got.OnExceptedDate, got.DateChangesAt)
 			}
@@ -347,7 +342,7 @@ func TestExceptedDates(t *testing.T) {
 func TestEachDayHasOneWindow(t *testing.T) {
 	for _, zone := range []string{berlin, newYork, "Africa/Cairo", "America/Santiago", "Australia/Lord_Howe", "Africa/Casablanca"} {
 		for _, clock := range []string{"0 0", "30 0", "30 1", "0 2", "30 2", "0 3", "30 3", "30 23"} {
-			s := parse(t, &v1alpha1.NodeDisruptionBudgetSpec{Windows: windows(opening(clock+" * * *", zone, 600))})
+			s := parse(t, &v1alpha1.NodeDisruptionBudgetSpec{Windows: windows(opening(clock+" * * *", 600)), TimeZone: zone})
 			// From the middle of 2025 on, so that no window begins or ends at the limits.
 			first := at(t, "2025-07-01T12:00")
 			n := 0
@@ -375,29 +370,29 @@ func TestLongest(t *testing.T) {
 		now     string // noon if omitted
 		want    time.Duration
 	}{
-		"one window": {windows: windows(opening("0 2 * * *", "", 3*hour)), want: 3 * time.Hour},
+		"one window": {windows: windows(opening("0 2 * * *", 3*hour)), want: 3 * time.Hour},
 		"windows with gaps": {
-			windows: windows(opening("0 2 * * *", "", hour), opening("0 4 * * *", "", 2*hour)),
+			windows: windows(opening("0 2 * * *", hour), opening("0 4 * * *", 2*hour)),
 			want:    2 * time.Hour,
 		},
-		"a schedule without gaps": {windows: windows(opening("0 22,23,0,1,2,3 * * *", "", hour)), want: 6 * time.Hour},
+		"a schedule without gaps": {windows: windows(opening("0 22,23,0,1,2,3 * * *", hour)), want: 6 * time.Hour},
 		"windows that follow each other": {
-			windows: windows(opening("0 22 * * FRI", "", 2*hour), opening("0 0 * * SAT", "", 6*hour)), want: 8 * time.Hour,
+			windows: windows(opening("0 22 * * FRI", 2*hour), opening("0 0 * * SAT", 6*hour)), want: 8 * time.Hour,
 		},
-		"windows that overlap": {windows: windows(opening("0 2 * * *", "", 3*hour), opening("0 4 * * *", "", 3*hour)), want: 5 * time.Hour},
+		"windows that overlap": {windows: windows(opening("0 2 * * *", 3*hour), opening("0 4 * * *", 3*hour)), want: 5 * time.Hour},
 		"the window that is open now": {
 			windows: windows(
-				opening("0 22 * * FRI", "", 2*hour),
-				opening("0 0 * * SAT", "", 6*hour),
+				opening("0 22 * * FRI", 2*hour),
+				opening("0 0 * * SAT", 6*hour),
 			),
 			now:  "2026-06-06T05:59",
 			want: 8 * time.Hour,
 		},
 		"a window that follows another one next week": {
-			windows: windows(opening("0 2 * * *", "", hour), opening("0 3 12 6 *", "", 5*hour)), want: 6 * time.Hour,
+			windows: windows(opening("0 2 * * *", hour), opening("0 3 12 6 *", 5*hour)), want: 6 * time.Hour,
 		},
-		"windows that never close":      {windows: windows(opening("0 0 * * *", "", day))},
-		"a window that opens in a year": {windows: windows(opening("0 0 4 6 *", "", hour)), want: time.Hour},
+		"windows that never close":      {windows: windows(opening("0 0 * * *", day))},
+		"a window that opens in a year": {windows: windows(opening("0 0 4 6 *", hour)), want: time.Hour},
 		"an excepted date":              {except: []string{"2026-12-24"}},
 	}
 	for name, tt := range tests {
@@ -415,22 +410,16 @@ func TestLongest(t *testing.T) {
 }
 
 func TestBadSpecs(t *testing.T) {
-	good := opening("0 2 * * *", "", hour)
+	good := opening("0 2 * * *", hour)
 	tests := map[string]v1alpha1.NodeDisruptionBudgetSpec{
-		`spec.windows[1].timeZone "Mars/Olympus": unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin`: {
-			Windows: windows(good, opening("0 2 * * *", "Mars/Olympus", hour)),
+		`spec.timeZone "Mars/Olympus": unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin`: {
+			Windows: windows(good), TimeZone: "Mars/Olympus",
 		},
-		`spec.windows[0].timeZone "Local": unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin`: {
-			Windows: windows(opening("0 2 * * *", "Local", hour)),
-		},
-		`spec.windows[0].timeZone "../etc": unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin`: {
-			Windows: windows(opening("0 2 * * *", "../etc", hour)),
-		},
-		`spec.exceptTimeZone "CET+1": unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin`: {
-			ExceptTimeZone: "CET+1",
-		},
-		`spec.windows[0].durationSeconds 59: must be 60 to 604800`:     {Windows: windows(opening("0 2 * * *", "", 59))},
-		`spec.windows[0].durationSeconds 604801: must be 60 to 604800`: {Windows: windows(opening("0 2 * * *", "", 7*day+1))},
+		`spec.timeZone "Local": unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin`:  {TimeZone: "Local"},
+		`spec.timeZone "../etc": unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin`: {TimeZone: "../etc"},
+		`spec.timeZone "CET+1": unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin`:  {TimeZone: "CET+1"},
+		`spec.windows[0].durationSeconds 59: must be 60 to 604800`:                                                    {Windows: windows(opening("0 2 * * *", 59))},
+		`spec.windows[0].durationSeconds 604801: must be 60 to 604800`:                                                {Windows: windows(opening("0 2 * * *", 7*day+1))},
 
 		`spec.exceptDates[1] "2026-02-30": not a date: use YYYY-MM-DD, or YYYY-MM-DD/YYYY-MM-DD`: {
 			ExceptDates: []string{"2026-02-28", "2026-02-30"},
@@ -471,7 +460,7 @@ func TestBadSpecs(t *testing.T) {
 		"0 2 1-7,*/2 JAN-MAR ?":  "",
 		"0 2 * * */2":            "",
 	} {
-		spec := v1alpha1.NodeDisruptionBudgetSpec{Windows: windows(opening(schedule, berlin, hour))}
+		spec := v1alpha1.NodeDisruptionBudgetSpec{Windows: windows(opening(schedule, hour)), TimeZone: berlin}
 		if problem == "" {
 			parse(t, &spec)
 			continue

@@ -13,7 +13,7 @@ import (
 
 // awaitingApproval holds a node whose release must be approved and is not.
 func (r *releaseRules) awaitingApproval(n *nodePlan) *hold {
-	if r.in.Guard.Spec.Release.When != v1alpha1.ReleaseWhenApproval || r.pastReleaseDeadline(n) {
+	if r.in.Guard.Spec.Release.Approval != v1alpha1.ApprovalRequired || r.pastReleaseDeadline(n) {
 		return nil
 	}
 	if _, approved := withoutApproval(n.Approved, r.key()); approved {

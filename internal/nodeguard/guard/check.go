@@ -5,7 +5,6 @@ package guard
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -18,8 +17,8 @@ import (
 const (
 	// DefaultCheckTimeoutSeconds is release.check.timeoutSeconds when omitted.
 	DefaultCheckTimeoutSeconds = 60
-	// DefaultCheckIntervalSeconds is release.check.intervalSeconds when omitted.
-	DefaultCheckIntervalSeconds = 30
+	// DefaultCheckPeriodSeconds is release.check.periodSeconds when omitted.
+	DefaultCheckPeriodSeconds = 30
 
 	// checkSlack is how long after its timeout an unfinished check is deleted. The kubelet should have ended it by
 	// then.
@@ -103,7 +102,7 @@ func (o observed) endOf(pod *Pod) time.Time {
 
 // isChecked reports whether a node with a release request has checks.
 func (o observed) isChecked(n *nodePlan) bool {
-	return n.awaitsRelease() && o.in.Guard.Spec.Release.When == v1alpha1.ReleaseWhenCheck
+	return n.awaitsRelease() && o.in.Guard.Spec.Release.Check != nil
 }
 
 // needsCheck reports whether only a successful check releases a node. A node that is not Ready needs no check: no pod can
@@ -209,11 +208,10 @@ func checkRuns(pod *Pod) *hold {
 // orFailedBefore returns the message of the last failed check until the next one has ended, because users need that
 // message. Only the status has it: the pod of the last check is deleted before the next one is created.
 func (o observed) orFailedBefore(n *nodePlan, running *hold) *hold {
-	for i := range o.in.Guard.Status.Held {
-		before := &o.in.Guard.Status.Held[i]
-		if before.Node == n.Name && before.Reason == v1alpha1.ReasonCheckFailed && before.RequestedAt.Unix() == n.requestedAt.Unix() {
-			message, _, _ := strings.Cut(before.Message, deadlinePassed)
-			return &hold{reason: before.Reason, message: message, release: before.ReleasedWhen}
+	for i := range o.in.Guard.Status.Waiting {
+		before := &o.in.Guard.Status.Waiting[i]
+		if before.Node == n.Name && before.Reason == v1alpha1.ReasonCheckFailed && before.Since.Unix() == n.requestedAt.Unix() {
+			return &hold{reason: before.Reason, message: before.Message, saysLate: before.Until.IsZero()}
 		}
 	}
 	return running
@@ -251,7 +249,7 @@ func (o observed) checkTimeout() time.Duration {
 }
 
 func (o observed) checkInterval() time.Duration {
-	return checkSeconds(o.in.Guard.Spec.Release.Check, func(c *v1alpha1.ReleaseCheck) *int32 { return c.IntervalSeconds }, DefaultCheckIntervalSeconds)
+	return checkSeconds(o.in.Guard.Spec.Release.Check, func(c *v1alpha1.ReleaseCheck) *int32 { return c.PeriodSeconds }, DefaultCheckPeriodSeconds)
 }
 
 func checkSeconds(check *v1alpha1.ReleaseCheck, of func(*v1alpha1.ReleaseCheck) *int32, otherwise int32) time.Duration {

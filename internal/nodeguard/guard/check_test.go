@@ -49,32 +49,35 @@ func TestCheckIsRetriedAfterRejection(t *testing.T) {
 
 func TestCheckMessageStaysUntilNextCheckEnds(t *testing.T) {
 	asked := t0.Add(-60 * time.Minute)
-	before := v1alpha1.HeldNode{
-		Node:         "n1",
-		RequestedAt:  metav1.NewTime(asked),
-		Reason:       v1alpha1.ReasonCheckFailed,
-		Message:      "release.check failed (exit code 3): 2 volumes" + deadlinePassed + ", and release.onDeadline is Hold",
-		ReleasedWhen: "the check ends with exit code 0",
+	before := v1alpha1.WaitingNode{
+		Node:    "n1",
+		Since:   metav1.NewTime(asked),
+		Reason:  v1alpha1.ReasonCheckFailed,
+		Message: "release.check failed (exit code 3): 2 volumes; released when: the check ends with exit code 0",
 	}
-	with := func(change func(*v1alpha1.HeldNode)) func(*Input) {
+	with := func(change func(*v1alpha1.WaitingNode)) func(*Input) {
 		return func(in *Input) {
 			held := before
 			change(&held)
-			in.Guard.Status.Held = []v1alpha1.HeldNode{held}
+			in.Guard.Status.Waiting = []v1alpha1.WaitingNode{held}
 		}
 	}
-	said := "release.check failed (exit code 3): 2 volumes"
+	const running = "release.check runs on it; released when: the check ends with exit code 0"
+	const said, late = "release.check failed (exit code 3): 2 volumes; released when: the check ends with exit code 0", "; its deadline has passed, and release.onDeadline is Hold"
+	deadline := func(in *Input) { in.Guard.Spec.Release.DeadlineSeconds = new(int32(60)) }
 	for name, tt := range map[string]struct {
 		in   Input
 		want string
 	}{
-		"the next check runs":                    {scene(cordoned(0), checked(corev1.PodRunning, 0), with(func(*v1alpha1.HeldNode) {})), said},
-		"the next check is not created yet":      {scene(cordoned(0), checked("", 0), with(func(*v1alpha1.HeldNode) {})), said},
-		"a check for an earlier release request": {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.RequestedAt = metav1.NewTime(asked.Add(-time.Hour)) })), "release.check runs on it"},
-		"a check of another node":                {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.Node = "n2" })), "release.check runs on it"},
-		"held for another reason":                {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.HeldNode) { h.Reason = v1alpha1.ReasonMaxUnavailableReached })), "release.check runs on it"},
+		"the next check runs":                    {scene(cordoned(0), checked(corev1.PodRunning, 0), with(func(*v1alpha1.WaitingNode) {})), said},
+		"the next check is not created yet":      {scene(cordoned(0), checked("", 0), with(func(*v1alpha1.WaitingNode) {})), said},
+		"the deadline passes":                    {scene(cordoned(0), checked("", 0), deadline, with(func(h *v1alpha1.WaitingNode) { h.Until = metav1.NewTime(asked) })), said + late},
+		"the deadline has passed before":         {scene(cordoned(0), checked("", 0), deadline, with(func(h *v1alpha1.WaitingNode) { h.Message += late })), said + late},
+		"a check for an earlier release request": {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.WaitingNode) { h.Since = metav1.NewTime(asked.Add(-time.Hour)) })), running},
+		"a check of another node":                {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.WaitingNode) { h.Node = "n2" })), running},
+		"held for another reason":                {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.WaitingNode) { h.Reason = v1alpha1.ReasonMaxUnavailableReached })), running},
 	} {
-		if held := Next(tt.in).Status.Held; len(held) != 1 || held[0].Message != tt.want {
+		if held := Next(tt.in).Status.Waiting; len(held) != 1 || held[0].Message != tt.want {
 			t.Errorf("%s: %+v, want %s", name, held, tt.want)
 		}
 	}
@@ -115,8 +118,8 @@ func TestAFailedCheckSaysWhatItReports(t *testing.T) {
 	for message, want := range map[string]string{"": "release.check failed (exit code 3)", "2 volumes": "release.check failed (exit code 3): 2 volumes"} {
 		held := Next(scene(cordoned(0), checked(corev1.PodFailed, time.Second), func(in *Input) {
 			in.Checks[0].ExitCode, in.Checks[0].Message = 3, message
-		})).Status.Held
-		if len(held) != 1 || held[0].Message != want {
+		})).Status.Waiting
+		if len(held) != 1 || !strings.HasPrefix(held[0].Message, want+"; released when: ") {
 			t.Errorf("%+v, want %q", held, want)
 		}
 	}
@@ -136,8 +139,11 @@ func TestPassedDeadlineIsReported(t *testing.T) {
 		in := scene(cordoned(0, 1), going(1, false), func(in *Input) {
 			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(tt.seconds), tt.action
 		})
-		held, deadline := Next(in).Status.Held, t0.Add(time.Duration(tt.seconds)*time.Second-time.Hour)
-		if len(held) != 1 || held[0].DeadlinePassed != tt.want || !held[0].Deadline.Time.Equal(deadline) ||
+		held, until := Next(in).Status.Waiting, metav1.Time{}
+		if !tt.want {
+			until = metav1.NewTime(t0.Add(time.Duration(tt.seconds)*time.Second - time.Hour))
+		}
+		if len(held) != 1 || !held[0].Until.Equal(&until) ||
 			!strings.Contains(held[0].Message, tt.says) {
 			t.Errorf("%s: %+v", name, held)
 		}

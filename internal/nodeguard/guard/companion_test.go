@@ -4,6 +4,7 @@
 package guard
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
@@ -11,7 +12,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -33,6 +33,12 @@ func TestCompanions(t *testing.T) {
 		return func(in *Input) { in.Companions = append(in.Companions[:i:i], in.Companions[i+1:]...) }
 	}
 	outdated := func(in *Input) { in.Revision = "r2" }
+	outOfTwenty := func(in *Input) { // the others are up to date
+		for i := range 17 {
+			addNode(in, fmt.Sprint("m", i))
+			in.Companions[len(in.Companions)-1].Revision = "r2"
+		}
+	}
 	twice := func(later time.Duration) func(*Input) {
 		return func(in *Input) {
 			second := in.Companions[0]
@@ -130,8 +136,8 @@ func TestCompanions(t *testing.T) {
 			scene(outdated, func(in *Input) { in.Companions[2].Ready = false }),
 			[]string{"delete c-n3"},
 		},
-		"out of date, two at once": {
-			scene(outdated, func(in *Input) { in.Guard.Spec.UpdateStrategy.MaxUnavailable = new(intstr.FromInt32(2)) }),
+		"out of date, 10% at once": {
+			scene(outdated, outOfTwenty),
 			[]string{"delete c-n1", "delete c-n2"},
 		},
 		"out of date, but its node requests release": {scene(outdated, cordoned(0), func(in *Input) {

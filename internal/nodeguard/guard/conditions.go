@@ -107,7 +107,7 @@ func (s *summary) budgetsRejected() *condition {
 }
 
 func (s *summary) noGuardedNodes() *condition {
-	if s.counts.Guarded > 0 {
+	if s.counts.Total > 0 {
 		return nil
 	}
 	message := "no node has a pod of " + s.in.Target.Name + ", or should have one"
@@ -205,8 +205,8 @@ func (s *summary) nodesHeld() *condition {
 
 func (s *summary) companionsReady() *condition {
 	message := "each guarded node has a ready companion"
-	if s.counts.Ready < s.counts.Guarded {
-		message = fmt.Sprintf("%d of %d guarded nodes have a ready companion; the others are released, not Ready, or have a taint that excludes it", s.counts.Ready, s.counts.Guarded)
+	if s.counts.Ready < s.counts.Total {
+		message = fmt.Sprintf("%d of %d guarded nodes have a ready companion; the others are released, not Ready, or have a taint that excludes it", s.counts.Ready, s.counts.Total)
 	}
 	return &condition{v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, message + s.peersMessage()}
 }

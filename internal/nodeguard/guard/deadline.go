@@ -9,9 +9,6 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// deadlinePassed is part of the message for a node that is held past its deadline.
-const deadlinePassed = "; its deadline has passed"
-
 // deadline returns when the release deadline of a held node passes; zero if there is none.
 func (o observed) deadline(n *nodePlan) time.Time {
 	seconds := o.in.Guard.Spec.Release.DeadlineSeconds
@@ -39,15 +36,10 @@ func (o observed) pastReleaseDeadline(n *nodePlan) bool {
 	return o.pastDeadline(n) && o.onDeadline() == v1alpha1.OnDeadlineRelease
 }
 
-// withDeadline adds to the message of a hold that the deadline has passed.
+// withDeadline notes in a hold that the deadline has passed.
 func (o observed) withDeadline(n *nodePlan, h *hold) *hold {
 	late := *h
 	late.late = o.pastDeadline(n)
-	switch {
-	case late.late && o.onDeadline() == v1alpha1.OnDeadlineHold:
-		late.message += deadlinePassed + ", and release.onDeadline is Hold"
-	case late.late:
-		late.message += deadlinePassed + ", and it waits for nothing else"
-	}
+	late.onDeadline = o.onDeadline()
 	return &late
 }

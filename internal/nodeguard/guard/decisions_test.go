@@ -48,7 +48,7 @@ func live(is bool) func(*Input) { return func(in *Input) { in.Live = is } }
 func TestActionsOfAPass(t *testing.T) {
 	newRequest := func(in *Input) { in.Nodes[0].Unschedulable = true }
 	approval := func(in *Input) {
-		in.Guard.Spec.Release.When, in.Nodes[0].Approved, in.Nodes[0].BreakGlass = v1alpha1.ReleaseWhenApproval, "storage/disks", "yes"
+		in.Guard.Spec.Release.Approval, in.Nodes[0].Approved, in.Nodes[0].BreakGlass = v1alpha1.ApprovalRequired, "storage/disks", "yes"
 	}
 	noneElse := func(in *Input) { in.Nodes[2].Ready = false }
 	terminating := func(in *Input) { in.Checks[0].Terminating = true }
@@ -77,7 +77,7 @@ func TestActionsOfAPass(t *testing.T) {
 		"no check starts in a namespace that is not allowed":   {scene(cordoned(0), checked("", 0), func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }), nil},
 		"a check of an earlier NodeGuard is replaced":          {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second), func(in *Input) { in.Checks[0].Owner = "earlier" }), []string{"check n1", "delete check-n1"}},
 		"a check on a node that is gone is deleted":            {scene(checked(corev1.PodRunning, 0), func(in *Input) { in.Checks[0].Node = "gone" }), []string{"delete check-n1"}},
-		"a check is deleted if release.when is another one":    {scene(cordoned(0), checked(corev1.PodRunning, 0), func(in *Input) { in.Guard.Spec.Release = v1alpha1.ReleaseSpec{} }), []string{"delete check-n1"}},
+		"a check is deleted without release.check":             {scene(cordoned(0), checked(corev1.PodRunning, 0), func(in *Input) { in.Guard.Spec.Release = v1alpha1.ReleaseSpec{} }), []string{"delete check-n1"}},
 		"a check without a request is deleted":                 {scene(checked(corev1.PodRunning, 0)), []string{"delete check-n1"}},
 		"a check without a request is not deleted twice":       {scene(checked(corev1.PodRunning, 0), terminating), nil},
 		"a running check stays":                                {scene(cordoned(0), checked(corev1.PodRunning, 0)), nil},
@@ -161,7 +161,7 @@ func TestWantedBudget(t *testing.T) {
 func TestCheckStates(t *testing.T) {
 	check := func(interval int32) observed {
 		in := scene(checked("", 0))
-		in.Guard.Spec.Release.Check.IntervalSeconds = &interval
+		in.Guard.Spec.Release.Check.PeriodSeconds = &interval
 		return observe(&in)
 	}
 	o := check(20)
@@ -210,7 +210,7 @@ func TestEarliestOfTwoTimes(t *testing.T) {
 func TestACheckThatDoesNotStartSaysWhy(t *testing.T) {
 	for waiting, want := range map[string]string{"": "release.check runs on it", "ImagePullBackOff": "release.check does not start: ImagePullBackOff"} {
 		p := Next(scene(cordoned(0), checked(corev1.PodPending, 0), func(in *Input) { in.Checks[0].Waiting = waiting }))
-		if held := p.Status.Held; len(held) != 1 || !strings.HasPrefix(held[0].Message, want) {
+		if held := p.Status.Waiting; len(held) != 1 || !strings.HasPrefix(held[0].Message, want) {
 			t.Errorf("%+v, want %s", held, want)
 		}
 	}
@@ -222,7 +222,7 @@ func TestDeadlines(t *testing.T) {
 			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = &seconds, action
 		}
 	}
-	waits := func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }
+	waits := func(in *Input) { in.Guard.Spec.Release.Approval = v1alpha1.ApprovalRequired }
 	for name, tt := range map[string]struct {
 		in    Input
 		state string
@@ -230,8 +230,8 @@ func TestDeadlines(t *testing.T) {
 	}{
 		"just before":           {scene(cordoned(0), waits, late(v1alpha1.OnDeadlineRelease, 3601)), "Held AwaitingApproval", ""},
 		"at the deadline":       {scene(cordoned(0), waits, late(v1alpha1.OnDeadlineRelease, 3600)), "Released DeadlineReached", ""},
-		"it holds":              {scene(cordoned(0), waits, late(v1alpha1.OnDeadlineHold, 3600)), "Held AwaitingApproval", deadlinePassed + ", and release.onDeadline is Hold"},
-		"it holds by default":   {scene(cordoned(0), waits, late("", 3600)), "Held AwaitingApproval", deadlinePassed + ", and release.onDeadline is Hold"},
+		"it holds":              {scene(cordoned(0), waits, late(v1alpha1.OnDeadlineHold, 3600)), "Held AwaitingApproval", "; its deadline has passed, and release.onDeadline is Hold"},
+		"it holds by default":   {scene(cordoned(0), waits, late("", 3600)), "Held AwaitingApproval", "; its deadline has passed, and release.onDeadline is Hold"},
 		"a check fails by then": {scene(cordoned(0), checked(corev1.PodFailed, time.Second), late(v1alpha1.OnDeadlineRelease, 3600)), "Released DeadlineReached", ""},
 		"a check fails before":  {scene(cordoned(0), checked(corev1.PodFailed, time.Second), late(v1alpha1.OnDeadlineRelease, 3601)), "Held CheckFailed", ""},
 	} {

@@ -56,13 +56,13 @@ type smallWorld struct {
 }
 
 var (
-	whenReady    = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenTargetsReady}
-	whenApproved = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenApproval}
+	whenReady    = v1alpha1.ReleaseSpec{}
+	whenApproved = v1alpha1.ReleaseSpec{Approval: v1alpha1.ApprovalRequired}
 	whenChecked  = v1alpha1.ReleaseSpec{
-		When: v1alpha1.ReleaseWhenCheck, Check: &v1alpha1.ReleaseCheck{Script: "true", IntervalSeconds: new(int32(20))},
+		Check: &v1alpha1.ReleaseCheck{Script: "true", PeriodSeconds: new(int32(20))},
 	}
 	withDeadline = v1alpha1.ReleaseSpec{
-		When: v1alpha1.ReleaseWhenApproval, DeadlineSeconds: new(int32(60)), OnDeadline: v1alpha1.OnDeadlineRelease,
+		Approval: v1alpha1.ApprovalRequired, DeadlineSeconds: new(int32(60)), OnDeadline: v1alpha1.OnDeadlineRelease,
 	}
 )
 

@@ -34,30 +34,34 @@ func scene(changes ...func(*Input)) Input {
 		Labels:   labels.Set{"app": "companion"},
 	}
 	for _, name := range []string{"n1", "n2", "n3"} {
-		in.Nodes = append(in.Nodes, Node{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", Ready: true})
-		in.Target.Pods = append(in.Target.Pods, TargetPod{Node: name, Ready: true})
-		in.Companions = append(
-			in.Companions,
-			Pod{
-				Name:     "c-" + name,
-				UID:      types.UID("c-" + name),
-				Node:     name,
-				Owner:    "guard",
-				Revision: "r1",
-				Created:  t0.Add(-time.Hour),
-				Phase:    corev1.PodRunning,
-				Ready:    true,
-			},
-		)
-		in.Budgets = append(
-			in.Budgets,
-			Budget{Name: "c-" + name, UID: types.UID("b-" + name), ResourceVersion: "1", Node: name, Owner: "guard"},
-		)
+		addNode(&in, name)
 	}
 	for _, change := range changes {
 		change(&in)
 	}
 	return in
+}
+
+func addNode(in *Input, name string) {
+	in.Nodes = append(in.Nodes, Node{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", Ready: true})
+	in.Target.Pods = append(in.Target.Pods, TargetPod{Node: name, Ready: true})
+	in.Companions = append(
+		in.Companions,
+		Pod{
+			Name:     "c-" + name,
+			UID:      types.UID("c-" + name),
+			Node:     name,
+			Owner:    "guard",
+			Revision: "r1",
+			Created:  t0.Add(-time.Hour),
+			Phase:    corev1.PodRunning,
+			Ready:    true,
+		},
+	)
+	in.Budgets = append(
+		in.Budgets,
+		Budget{Name: "c-" + name, UID: types.UID("b-" + name), ResourceVersion: "1", Node: name, Owner: "guard"},
+	)
 }
 
 // cordoned adds release requests of nodes, the earliest first.
@@ -89,7 +93,7 @@ func states(p Plan) map[string]string {
 func TestHoldOrRelease(t *testing.T) {
 	check := func(phase corev1.PodPhase, ended time.Time, asked time.Time) func(*Input) {
 		return func(in *Input) {
-			in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenCheck, Check: &v1alpha1.ReleaseCheck{Script: "true"}}
+			in.Guard.Spec.Release = v1alpha1.ReleaseSpec{Check: &v1alpha1.ReleaseCheck{Script: "true"}}
 			if phase != "" {
 				in.Checks = append(
 					in.Checks,
@@ -206,17 +210,17 @@ func TestHoldOrRelease(t *testing.T) {
 			"n3",
 		},
 		"no approval": {
-			scene(cordoned(0), func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }),
+			scene(cordoned(0), func(in *Input) { in.Guard.Spec.Release.Approval = v1alpha1.ApprovalRequired }),
 			"n1",
 			"Held AwaitingApproval",
 			"",
 		},
 		"approved for another NodeGuard": {scene(cordoned(0), func(in *Input) {
-			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
+			in.Guard.Spec.Release.Approval = v1alpha1.ApprovalRequired
 			in.Nodes[0].Approved = "storage/other"
 		}), "n1", "Held AwaitingApproval", ""},
 		"approved": {scene(cordoned(0), func(in *Input) {
-			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
+			in.Guard.Spec.Release.Approval = v1alpha1.ApprovalRequired
 			in.Nodes[0].Approved = "a/b, storage/disks"
 		}), "n1", "Released ConditionMet", ""},
 		"no check has run": {
@@ -291,9 +295,9 @@ func TestHoldOrRelease(t *testing.T) {
 			"Released ConditionMet",
 			"",
 		},
-		"a node waits for no check of another one if release.when is another one": {
+		"a node waits for no check of another one without release.check": {
 			scene(cordoned(0, 1), check(corev1.PodRunning, time.Time{}, asked), func(in *Input) {
-				in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenApproval}
+				in.Guard.Spec.Release = v1alpha1.ReleaseSpec{Approval: v1alpha1.ApprovalRequired}
 				in.Nodes[1].Approved = "storage/disks"
 			}),
 			"n2",
@@ -582,11 +586,11 @@ func TestPodsOfOtherOwnersAreReported(t *testing.T) {
 func TestDeletionReportsWhatRemains(t *testing.T) {
 	p := Next(scene(func(in *Input) {
 		in.Guard.DeletionTimestamp, in.Guard.Finalizers = new(metav1.NewTime(t0)), []string{"example.com/theirs"}
-		in.Guard.Status.Held = []v1alpha1.HeldNode{{Node: "n1"}}
+		in.Guard.Status.Waiting = []v1alpha1.WaitingNode{{Node: "n1"}}
 		in.Companions = in.Companions[:1]
 	}))
 	i := slices.IndexFunc(p.Status.Conditions, func(c metav1.Condition) bool { return c.Status == metav1.ConditionTrue })
-	if i < 0 || p.Status.Conditions[i].Reason != v1alpha1.ReasonTerminating || len(p.Status.Held) > 0 {
+	if i < 0 || p.Status.Conditions[i].Reason != v1alpha1.ReasonTerminating || len(p.Status.Waiting) > 0 {
 		t.Fatalf("the status is %+v", p.Status)
 	}
 	for _, part := range []string{"3 PodDisruptionBudgets", "c-n1 on node n1", "example.com/theirs"} {

@@ -12,12 +12,28 @@ import (
 // hold is why a node is held.
 type hold struct {
 	reason, message, release string
-	// late is true past the deadline.
-	late bool
+	// late is true past the deadline, and onDeadline is what then applies. With saysLate, the message already says so.
+	late, saysLate bool
+	onDeadline     v1alpha1.DeadlineAction
 	// reserves is true if the check of the node may start.
 	reserves bool
 	// recheckAt is when the reason ends without an event; zero if only an event can end it.
 	recheckAt time.Time
+}
+
+// String returns the message, what ends the hold, and that the deadline has passed.
+func (h *hold) String() string {
+	said := h.message
+	if h.release != "" {
+		said += "; released when: " + h.release
+	}
+	switch {
+	case !h.late || h.saysLate:
+		return said
+	case h.onDeadline == v1alpha1.OnDeadlineHold:
+		return said + "; its deadline has passed, and release.onDeadline is Hold"
+	}
+	return said + "; its deadline has passed, and it waits for nothing else"
 }
 
 // releaseRules decide whether a node is released. They have no access to the plan.
@@ -51,7 +67,7 @@ var holdRules = []holdRule{
 	{applies: (*releaseRules).releaseInProgress},
 	// Too many other nodes are unavailable. No check runs meanwhile, because its result would expire.
 	{applies: (*releaseRules).maxUnavailableReached, own: true},
-	// The condition in release.when. A check that runs or has failed is reported even if another NodeGuard holds the node
+	// The conditions in release.approval and release.check. A check that runs or has failed is reported even if another NodeGuard holds the node
 	// too. A check does not start while another NodeGuard holds the node.
 	{applies: (*releaseRules).awaitingApproval, own: true},
 	{applies: (*releaseRules).checkRunningOrFailed},

@@ -201,9 +201,9 @@ func (h *history) atRest() string {
 		in, _ := h.view(&h.cluster, name, true)
 		p := Next(in)
 		switch n := p.Status.Nodes; {
-		case n.Held+n.Released+n.Unavailable > 0:
+		case n.Waiting+n.Released+n.Unavailable > 0:
 			return name + " has nodes that are held, going or away: " + strings.Join(h.states(&p), ", ")
-		case n.Ready != n.Guarded || n.Updated != n.Guarded:
+		case n.Ready != n.Total || n.Updated != n.Total:
 			return name + " has companions that are not ready"
 		}
 	}

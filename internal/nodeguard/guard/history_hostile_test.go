@@ -225,7 +225,7 @@ func (h *history) addClosed(name string) {
 		},
 	}
 	g.Spec.Target.DaemonSet = []string{"a", "b"}[h.hostile.rng.Intn(2)]
-	g.Spec.Release.When = v1alpha1.ReleaseWhenApproval
+	g.Spec.Release.Approval = v1alpha1.ApprovalRequired
 	h.say("a hostile user creates %s in a namespace that is not allowed", name)
 	h.met["guard in a namespace that was never allowed"]++
 	h.guards[name], h.barred[name] = g, true
@@ -257,7 +257,7 @@ func (h *history) addTenant() {
 	for _, name := range sorted(tenants) {
 		h.addGuard(name, "a")
 		h.guards[name].Spec.MaxUnavailable = nil
-		h.guards[name].Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenApproval}
+		h.guards[name].Spec.Release = v1alpha1.ReleaseSpec{Approval: v1alpha1.ApprovalRequired}
 	}
 }
 

@@ -78,14 +78,14 @@ func (h *history) othersAgree(name, node string) {
 		if !h.hasRoom(other, node, h.mayRelease(other)) {
 			h.fail("%s releases %s, and maxUnavailable of %s is reached", name, node, other)
 		}
-		if g.Spec.Release.When == v1alpha1.ReleaseWhenApproval && !h.mayRelease(other) &&
+		if g.Spec.Release.Approval == v1alpha1.ApprovalRequired && !h.mayRelease(other) &&
 			!strings.Contains(h.nodes[node].Approved, "ns/"+other) {
 			h.fail("%s releases %s, without an approval for %s", name, node, other)
 		}
 		if check := h.checkOf(
 			other,
 			node,
-		); g.Spec.Release.When == v1alpha1.ReleaseWhenCheck && !h.mayRelease(other) && h.nodes[node].Ready &&
+		); g.Spec.Release.Check != nil && !h.mayRelease(other) && h.nodes[node].Ready &&
 			check.Phase != "Succeeded" {
 			h.fail("%s releases %s, whose check for %s has not succeeded", name, node, other)
 		}
@@ -117,9 +117,9 @@ func (h *history) mayHold(guard, node string) bool {
 		return true
 	case released:
 		return false
-	case g.Spec.Release.When == v1alpha1.ReleaseWhenApproval:
-		return !strings.Contains(h.nodes[node].Approved, "ns/"+guard)
-	case g.Spec.Release.When == v1alpha1.ReleaseWhenCheck:
+	case g.Spec.Release.Approval == v1alpha1.ApprovalRequired && !strings.Contains(h.nodes[node].Approved, "ns/"+guard):
+		return true
+	case g.Spec.Release.Check != nil:
 		return h.nodes[node].Ready && (!h.gate[node] || h.refuses[node] || node == h.evil)
 	}
 	return false

@@ -151,18 +151,17 @@ func (h *history) decided(name string, in *Input, p *Plan) {
 
 func (h *history) conditionMet(name string, g *v1alpha1.NodeGuard, node string) {
 	n := h.nodes[node]
-	switch g.Spec.Release.When {
-	case v1alpha1.ReleaseWhenApproval:
+	if g.Spec.Release.Approval == v1alpha1.ApprovalRequired {
 		h.met["approved"]++
 		if !strings.Contains(n.Approved, "ns/"+name) {
 			h.fail("%s releases %s without an approval", name, node)
 		}
-	case v1alpha1.ReleaseWhenCheck:
+	}
+	if g.Spec.Release.Check != nil {
 		check := h.checkOf(name, node)
 		if n.Ready && (check.Phase != "Succeeded" || check.ExitCode != 0) {
 			h.fail("%s releases %s, whose check has not succeeded: %+v", name, node, check)
 		}
-	case v1alpha1.ReleaseWhenTargetsReady:
 	}
 }
 
@@ -262,7 +261,7 @@ func (h *history) explained(in *Input, p *Plan) {
 			h.met[n.Reason]++
 		}
 	}
-	if len(p.Status.Held) > 10 || len(p.Status.Released) > 100 {
+	if len(p.Status.Waiting) > 10 || len(p.Status.Released) > 100 {
 		h.fail("a list of the status has no bound")
 	}
 	if !p.WakeAt.IsZero() && p.WakeAt.Before(in.Now) {

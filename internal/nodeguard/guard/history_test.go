@@ -252,13 +252,13 @@ func (h *history) addGuard(name, target string) {
 func (h *history) respec(g *v1alpha1.NodeGuard) {
 	spec := &g.Spec
 	spec.MaxUnavailable = []*intstr.IntOrString{nil, new(intstr.FromInt32(1)), new(intstr.FromInt32(1)), new(intstr.FromInt32(2)), new(intstr.FromString("50%")), new(intstr.FromInt32(0))}[h.rng.Intn(6)]
-	spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenTargetsReady}
-	switch h.rng.Intn(4) {
-	case 0:
-		spec.Release.When = v1alpha1.ReleaseWhenApproval
-	case 1:
-		spec.Release.When = v1alpha1.ReleaseWhenCheck
-		spec.Release.Check = &v1alpha1.ReleaseCheck{Script: "true", IntervalSeconds: new(int32(5 + h.rng.Intn(40)))}
+	spec.Release = v1alpha1.ReleaseSpec{}
+	conditions := h.rng.Intn(5)
+	if conditions == 0 || conditions == 1 {
+		spec.Release.Approval = v1alpha1.ApprovalRequired
+	}
+	if conditions == 1 || conditions == 2 {
+		spec.Release.Check = &v1alpha1.ReleaseCheck{Script: "true", PeriodSeconds: new(int32(5 + h.rng.Intn(40)))}
 	}
 	if h.chance(25) {
 		spec.Release.DeadlineSeconds = new(int32(30 + h.rng.Intn(120)))

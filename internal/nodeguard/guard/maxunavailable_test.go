@@ -4,6 +4,7 @@
 package guard
 
 import (
+	"strings"
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -113,7 +114,7 @@ func TestUnavailableNodes(t *testing.T) {
 func TestAnUnhealthyNodeNamesOnlyReleasedNodes(t *testing.T) {
 	in := scene(cordoned(0, 1), going(1, false), func(in *Input) { in.Nodes[0].Ready, in.Nodes[2].Ready = false, false })
 	const want = "1 node is unavailable, and at most 1 may be: n2 (released at 2026-03-01T11:59:00Z, not available again yet)"
-	if held := Next(in).Status.Held; len(held) != 1 || held[0].Message != want {
+	if held := Next(in).Status.Waiting; len(held) != 1 || !strings.HasPrefix(held[0].Message, want+"; released when: ") {
 		t.Errorf("%+v, want %s", held, want)
 	}
 }
@@ -123,14 +124,14 @@ func TestUnavailableNodesAreCounted(t *testing.T) {
 		in   Input
 		want v1alpha1.GuardCounts
 	}{
-		"all are available":            {scene(), v1alpha1.GuardCounts{Guarded: 3, Ready: 3, Updated: 3}},
-		"one is not Ready":             {scene(func(in *Input) { in.Nodes[0].Ready = false }), v1alpha1.GuardCounts{Guarded: 3, Ready: 3, Updated: 3, Unavailable: 1}},
-		"one is held":                  {scene(cordoned(0), func(in *Input) { in.Target.Pods[1].Ready = false }), v1alpha1.GuardCounts{Guarded: 3, Ready: 3, Updated: 3, Held: 1, Unavailable: 1}},
-		"one is released":              {scene(cordoned(0), going(0, false)), v1alpha1.GuardCounts{Guarded: 3, Ready: 3, Updated: 3, Released: 1, Unavailable: 1}},
-		"companions are out of date":   {scene(func(in *Input) { in.Revision = "r2" }), v1alpha1.GuardCounts{Guarded: 3, Ready: 3}},
-		"a companion is missing":       {scene(func(in *Input) { in.Companions = in.Companions[1:] }), v1alpha1.GuardCounts{Guarded: 3, Ready: 2, Updated: 2}},
-		"a companion terminates":       {scene(func(in *Input) { in.Companions[0].Terminating = true }), v1alpha1.GuardCounts{Guarded: 3, Ready: 2, Updated: 2}},
-		"a companion is not ready yet": {scene(func(in *Input) { in.Companions[0].Ready = false }), v1alpha1.GuardCounts{Guarded: 3, Ready: 2, Updated: 3}},
+		"all are available":            {scene(), v1alpha1.GuardCounts{Total: 3, Ready: 3, Updated: 3}},
+		"one is not Ready":             {scene(func(in *Input) { in.Nodes[0].Ready = false }), v1alpha1.GuardCounts{Total: 3, Ready: 3, Updated: 3, Unavailable: 1}},
+		"one is held":                  {scene(cordoned(0), func(in *Input) { in.Target.Pods[1].Ready = false }), v1alpha1.GuardCounts{Total: 3, Ready: 3, Updated: 3, Waiting: 1, Unavailable: 1}},
+		"one is released":              {scene(cordoned(0), going(0, false)), v1alpha1.GuardCounts{Total: 3, Ready: 3, Updated: 3, Released: 1, Unavailable: 1}},
+		"companions are out of date":   {scene(func(in *Input) { in.Revision = "r2" }), v1alpha1.GuardCounts{Total: 3, Ready: 3}},
+		"a companion is missing":       {scene(func(in *Input) { in.Companions = in.Companions[1:] }), v1alpha1.GuardCounts{Total: 3, Ready: 2, Updated: 2}},
+		"a companion terminates":       {scene(func(in *Input) { in.Companions[0].Terminating = true }), v1alpha1.GuardCounts{Total: 3, Ready: 2, Updated: 2}},
+		"a companion is not ready yet": {scene(func(in *Input) { in.Companions[0].Ready = false }), v1alpha1.GuardCounts{Total: 3, Ready: 2, Updated: 3}},
 	} {
 		p := Next(tt.in)
 		if p.Status.Nodes != tt.want {

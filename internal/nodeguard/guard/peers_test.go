@@ -25,7 +25,7 @@ import (
 // checked adds a check to the NodeGuard. The check of the first node has the phase, if there is one.
 func checked(phase corev1.PodPhase, ended time.Duration) func(*Input) {
 	return func(in *Input) {
-		in.Guard.Spec.Release = v1alpha1.ReleaseSpec{When: v1alpha1.ReleaseWhenCheck, Check: &v1alpha1.ReleaseCheck{Script: "true"}}
+		in.Guard.Spec.Release = v1alpha1.ReleaseSpec{Check: &v1alpha1.ReleaseCheck{Script: "true"}}
 		if phase != "" {
 			in.Checks = append(in.Checks, Pod{
 				Name:        "check-n1",
@@ -80,7 +80,7 @@ func TestAllNodeGuardsMustRelease(t *testing.T) {
 			}
 		}), "n1", "Held HeldByOtherGuard", nil},
 		"there is no approval here either": {scene(cordoned(0), saying("n1", full), func(in *Input) {
-			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
+			in.Guard.Spec.Release.Approval = v1alpha1.ApprovalRequired
 		}), "n1", "Held AwaitingApproval", nil},
 		"both have a check: neither waits for the other": {
 			scene(cordoned(0), checked("", 0), saying("n1", unasked)),
@@ -170,15 +170,15 @@ func TestAllNodeGuardsMustRelease(t *testing.T) {
 				t.Errorf("checks created and deleted: %v, want %v", does, tt.does)
 			}
 			if strings.HasSuffix(tt.want, v1alpha1.ReasonHeldByOtherGuard) &&
-				(p.WakeAt.IsZero() || !strings.Contains(p.Status.Held[0].Message, "NodeGuard ns/peer")) {
-				t.Errorf("no further pass is planned, or the other NodeGuard is not named: %s, %+v", p.WakeAt, p.Status.Held)
+				(p.WakeAt.IsZero() || !strings.Contains(p.Status.Waiting[0].Message, "NodeGuard ns/peer")) {
+				t.Errorf("no further pass is planned, or the other NodeGuard is not named: %s, %+v", p.WakeAt, p.Status.Waiting)
 			}
 		})
 	}
 }
 
 func TestStances(t *testing.T) {
-	approval := func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }
+	approval := func(in *Input) { in.Guard.Spec.Release.Approval = v1alpha1.ApprovalRequired }
 	tests := map[string]struct {
 		in   Input
 		want string
@@ -409,7 +409,7 @@ func TestAReleaseThatIsOverIsNotRepeated(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := scene(cordoned(0), going(0, false))
-			in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval
+			in.Guard.Spec.Release.Approval = v1alpha1.ApprovalRequired
 			entry := in.Guard.Status.Released[0]
 			entry.UID, entry.Since = types.UID(tt.uid), metav1.NewTime(entry.Since.Add(tt.ended))
 			in.Budgets[0].Ended = releaseID(entry)
@@ -575,15 +575,15 @@ func TestUnavailableNodeDoesNotWaitForFirst(t *testing.T) {
 		}), "Released ConditionMet"},
 		"maxUnavailable only has a place for the first": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Nodes[0].Ready, in.Nodes[1].Ready, in.Guard.Spec.MaxUnavailable = false, false, nil
-			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
+			in.Guard.Spec.Release.Approval, in.Nodes[1].Approved = v1alpha1.ApprovalRequired, "storage/disks"
 		}), "Held WaitingForOtherRelease"},
 		"no other NodeGuard has released the second": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Peers[0].Released, in.Nodes[1].Ready = in.Peers[0].Released[:1], false
-			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
+			in.Guard.Spec.Release.Approval, in.Nodes[1].Approved = v1alpha1.ApprovalRequired, "storage/disks"
 		}), "Held WaitingForOtherRelease"},
 		"the first, which is available, waits for an approval": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Nodes[1].Ready, in.Nodes[2].Ready, in.Guard.Spec.MaxUnavailable = false, false, nil
-			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
+			in.Guard.Spec.Release.Approval, in.Nodes[1].Approved = v1alpha1.ApprovalRequired, "storage/disks"
 			in.Peers[0].Released = append(in.Peers[0].Released, v1alpha1.ReleasedNode{Node: "n3", UID: "uid-n3", Since: since(1)})
 		}), "Released ConditionMet"},
 		"the first retains its place": {scene(cordoned(0, 1), started, going(0, true), func(in *Input) {
@@ -597,7 +597,7 @@ func TestUnavailableNodeDoesNotWaitForFirst(t *testing.T) {
 			in.Guard.Spec.Release.DeadlineSeconds, in.Guard.Spec.Release.OnDeadline = new(int32(60)), v1alpha1.OnDeadlineRelease
 		}), "Held WaitingForOtherRelease"},
 		"the second is available, and the first waits for an approval": {scene(cordoned(0, 1), started, func(in *Input) {
-			in.Guard.Spec.Release.When, in.Nodes[1].Approved = v1alpha1.ReleaseWhenApproval, "storage/disks"
+			in.Guard.Spec.Release.Approval, in.Nodes[1].Approved = v1alpha1.ApprovalRequired, "storage/disks"
 		}), "Held WaitingForOtherRelease"},
 		"the second is available": {scene(cordoned(0, 1), started, func(in *Input) {
 			in.Nodes[2].Ready, in.Target.Pods = false, append(in.Target.Pods, TargetPod{})

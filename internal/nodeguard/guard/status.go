@@ -16,7 +16,7 @@ import (
 )
 
 const (
-	// maxHeld limits the length of status.held.
+	// maxHeld limits the length of status.waiting.
 	maxHeld = 10
 	// maxNames limits how many nodes a message names.
 	maxNames = 3
@@ -79,7 +79,7 @@ func (s *summary) awaitsCompanion(n *nodePlan) bool {
 }
 
 func (s *summary) count(n *nodePlan) {
-	s.counts.Guarded++
+	s.counts.Total++
 	if isReady(n.companion) {
 		s.counts.Ready++
 	}
@@ -87,7 +87,7 @@ func (s *summary) count(n *nodePlan) {
 		s.counts.Updated++
 	}
 	if n.held != nil {
-		s.counts.Held++
+		s.counts.Waiting++
 	}
 	if n.isUnavailable() {
 		s.counts.Unavailable++
@@ -115,7 +115,7 @@ func explain(n *nodePlan) NodeState {
 	state := NodeState{Name: n.Name, State: Guarded, Unavailable: n.isUnavailable(), Reason: v1alpha1.ReasonCompanionsReady, Message: "it has no release request"}
 	switch {
 	case n.held != nil:
-		state.State, state.Reason, state.Message = Held, n.held.reason, n.held.message
+		state.State, state.Reason, state.Message = Held, n.held.reason, n.held.String()
 	case n.isReleased():
 		state.State, state.Reason, state.Message = Released, n.entry.Reason, "it is released, and not available again yet"
 	}
@@ -129,7 +129,7 @@ func (s *summary) status(released []v1alpha1.ReleasedNode) v1alpha1.NodeGuardSta
 	st.Revision = s.in.Revision
 	st.Nodes = s.counts
 	st.Nodes.Released = int32(len(released))
-	st.Held = s.heldList()
+	st.Waiting = s.waitingList()
 	st.Released = released
 	setCondition(s.in, st, s.condition())
 	return *st
@@ -140,25 +140,25 @@ func (s *summary) heldNodes() []*nodePlan {
 	return slices.SortedFunc(slices.Values(s.held), func(a, b *nodePlan) int { return cmp.Compare(a.position, b.position) })
 }
 
-// heldList returns status.held, in the order in which the nodes are considered for release.
-func (s *summary) heldList() []v1alpha1.HeldNode {
+// waitingList returns status.waiting, in the order in which the nodes are considered for release.
+func (s *summary) waitingList() []v1alpha1.WaitingNode {
 	nodes := s.heldNodes()
-	var held []v1alpha1.HeldNode
+	var waiting []v1alpha1.WaitingNode
 	for _, n := range nodes[:min(maxHeld, len(nodes))] {
-		h := v1alpha1.HeldNode{
-			Node: n.Name, RequestedAt: metav1.NewTime(n.requestedAt), RequestedBy: n.requestedBy,
-			Reason: n.held.reason, Message: n.held.message, ReleasedWhen: n.held.release,
-			Deadline: metav1.NewTime(s.deadline(n)), DeadlinePassed: n.held.late,
+		w := v1alpha1.WaitingNode{
+			Node: n.Name, Since: metav1.NewTime(n.requestedAt).Rfc3339Copy(), By: n.requestedBy, Reason: n.held.reason, Message: n.held.String(),
 		}
-		h.RequestedAt, h.Deadline = h.RequestedAt.Rfc3339Copy(), h.Deadline.Rfc3339Copy()
-		held = append(held, h)
+		if !n.held.late {
+			w.Until = metav1.NewTime(s.deadline(n)).Rfc3339Copy()
+		}
+		waiting = append(waiting, w)
 	}
-	return held
+	return waiting
 }
 
 // Sentence describes a held node in one sentence. Events and the command line use the same text.
-func Sentence(guard string, h *v1alpha1.HeldNode) string {
-	return fmt.Sprintf("NodeGuard %s holds node %s (%s): %s; released when: %s", guard, h.Node, h.RequestedBy, h.Message, h.ReleasedWhen)
+func Sentence(guard string, w *v1alpha1.WaitingNode) string {
+	return fmt.Sprintf("NodeGuard %s holds node %s (%s): %s", guard, w.Node, w.By, w.Message)
 }
 
 func podOnNode(pod, node string) string {

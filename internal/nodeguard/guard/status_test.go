@@ -98,7 +98,7 @@ func TestConditions(t *testing.T) {
 			in.Nodes[0].Taints, in.Companions = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}}, in.Companions[1:]
 		}), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, ""},
 		"everything is ready": {scene(), v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, "each guarded node"},
-		"a node is held": {scene(cordoned(0), func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }),
+		"a node is held": {scene(cordoned(0), func(in *Input) { in.Guard.Spec.Release.Approval = v1alpha1.ApprovalRequired }),
 			v1alpha1.ConditionReady, v1alpha1.ReasonNodesHeld,
 			"nodes that wait for their release: n1 (its release is not approved"},
 		"a node is released": {scene(cordoned(0), going(0, false), func(in *Input) { in.Companions = in.Companions[1:] }),
@@ -258,7 +258,7 @@ func TestARecreatedNodeIsNotReleased(t *testing.T) {
 
 // Another pass is planned for what no event shows.
 func TestNextPass(t *testing.T) {
-	approval := func(in *Input) { in.Guard.Spec.Release.When = v1alpha1.ReleaseWhenApproval }
+	approval := func(in *Input) { in.Guard.Spec.Release.Approval = v1alpha1.ApprovalRequired }
 	deadline := func(seconds int32) func(*Input) {
 		return func(in *Input) { in.Guard.Spec.Release.DeadlineSeconds = &seconds }
 	}

@@ -71,7 +71,7 @@ spec:
   target:
     daemonSet: disks
   release:
-    when: Approval
+    approval: Required
 `,
 		script: func(c *cluster) {
 			c.happens(

@@ -139,7 +139,7 @@ func mayMatch(job *v1alpha1.NodeJob, node *Node) bool {
 
 // dependsOnBoot reports whether the NodeJob has something to do after a reboot of a node that is done.
 func dependsOnBoot(spec *v1alpha1.NodeJobSpec) bool {
-	return spec.Rerun.OnReboot || spec.Expires != nil || (spec.Gate != nil && spec.Gate.OnReboot)
+	return spec.Rerun.OnReboot || spec.Expires != nil
 }
 
 // isAtRest reports whether all nodes of a NodeJob were done when its status was written, and its revision has passed

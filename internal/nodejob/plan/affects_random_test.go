@@ -86,12 +86,9 @@ func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
 		spec.Nodes.Names = []string{"n0", "n1"}
 	}
 	if s.IntN(3) == 0 {
-		spec.Gate = &v1alpha1.GateSpec{OnReboot: s.seldom()}
+		spec.Gate = &v1alpha1.GateSpec{Nodes: []v1alpha1.GateNodes{"", v1alpha1.GateJoiningAndRebooted, v1alpha1.GateAll, v1alpha1.GateAll}[s.IntN(4)]}
 		if s.IntN(2) == 0 {
 			spec.Gate.Key = "x.example/gate"
-		}
-		if s.IntN(2) == 0 {
-			spec.Gate.Scope = v1alpha1.GateAll
 		}
 	}
 	spec.Rerun.OnReboot = s.seldom()

@@ -599,7 +599,7 @@ func TestPodsOfDeletedNodesAreReleased(t *testing.T) {
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)
 			}
-			if n := p.Status.Nodes; n.Running != 0 || n.Matched != 1 {
+			if n := p.Status.Nodes; n.Running != 0 || n.Total != 1 {
 				t.Errorf("counts %+v, want one node, done", n)
 			}
 		})

@@ -42,63 +42,63 @@ func TestAudit(t *testing.T) {
 	}{
 		"all nodes are asked at once": {
 			job:  []func(*v1alpha1.NodeJob){oneAtOnce},
-			want: []string{askA, askB}, reason: v1alpha1.ReasonChecking, counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
+			want: []string{askA, askB}, reason: v1alpha1.ReasonChecking, counts: v1alpha1.NodeCounts{Total: 2, Waiting: 2},
 		},
 		"a yes is recorded": {
 			pods: []func(*Pod){checks, exited(0, reported(""))}, reason: v1alpha1.ReasonChecking,
 			want:   []string{"record Succeeded on a: attempts 0, disruptions 0, AlreadyDone: the end", askB},
-			counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
+			counts: v1alpha1.NodeCounts{Total: 2, Waiting: 2},
 		},
 		"a no is recorded": {
 			pods: []func(*Pod){checks, exited(1, no)}, reason: v1alpha1.ReasonChecking,
 			want:   []string{"record Succeeded on a: attempts 0, disruptions 0", askB},
-			counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
+			counts: v1alpha1.NodeCounts{Total: 2, Waiting: 2},
 		},
 		"a service that is not active, as systemctl says it, is a no": {
 			pods: []func(*Pod){checks, exited(3, no)}, reason: v1alpha1.ReasonChecking,
 			want:   []string{"record Succeeded on a: attempts 0, disruptions 0", askB},
-			counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
+			counts: v1alpha1.NodeCounts{Total: 2, Waiting: 2},
 		},
 		"a missing package, as a shell says it of its command, is a no": {
 			pods: []func(*Pod){checks, exited(127, no)}, reason: v1alpha1.ReasonChecking,
 			want:   []string{"record Succeeded on a: attempts 0, disruptions 0", askB},
-			counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
+			counts: v1alpha1.NodeCounts{Total: 2, Waiting: 2},
 		},
 		"an error is no answer": {
 			pods: []func(*Pod){checks, exited(75, no)}, reason: v1alpha1.ReasonChecking,
 			want:   []string{"record Disrupted on a: attempts 0, disruptions 1, CheckError: the end", askB},
-			counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
+			counts: v1alpha1.NodeCounts{Total: 2, Waiting: 2},
 		},
 		"an error is counted": {
 			a: []func(*Node){answeredBy(record.Disrupted, record.AnswerError, func(r *record.Record) { r.RecordedAt = ago(9) })}, want: []string{askB},
-			reason: v1alpha1.ReasonBackingOff, counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2, CheckErrors: 1},
+			reason: v1alpha1.ReasonBackingOff, counts: v1alpha1.NodeCounts{Total: 2, Waiting: 2, CheckErrors: 1},
 		},
 		"a compliant node is done": {
 			a: []func(*Node){answeredAudit(record.AnswerYes)}, want: []string{askB}, reason: v1alpha1.ReasonDone,
-			counts: v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1},
+			counts: v1alpha1.NodeCounts{Total: 2, Done: 1, Waiting: 1},
 		},
 		"a node that is not compliant is done, and counted": {
 			a: []func(*Node){answeredAudit(record.AnswerNo)}, want: []string{askB}, reason: v1alpha1.ReasonNonCompliant,
-			counts: v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1, NonCompliant: 1},
+			counts: v1alpha1.NodeCounts{Total: 2, Done: 1, Waiting: 1, NonCompliant: 1},
 		},
 		"with a period, it is asked again": {
 			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) { j.Spec.Task.Check.PeriodSeconds = 60 }},
 			a:   []func(*Node){answeredAudit(record.AnswerNo)}, want: []string{askB, "start check-drift 1 of rev on a"},
-			reason: v1alpha1.ReasonNonCompliant, counts: v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1, NonCompliant: 1},
+			reason: v1alpha1.ReasonNonCompliant, counts: v1alpha1.NodeCounts{Total: 2, Done: 1, Waiting: 1, NonCompliant: 1},
 		},
 		"a node that was compliant before has drifted": {
 			a:    []func(*Node){answeredAudit(record.AnswerNo), func(n *Node) { n.On.Record.CheckBefore = record.AnswerYes }},
-			want: []string{askB}, reason: v1alpha1.ReasonNonCompliant, counts: v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1, NonCompliant: 1},
+			want: []string{askB}, reason: v1alpha1.ReasonNonCompliant, counts: v1alpha1.NodeCounts{Total: 2, Done: 1, Waiting: 1, NonCompliant: 1},
 		},
 		"another revision is asked": {
 			a:    []func(*Node){answeredAudit(record.AnswerNo), func(n *Node) { n.On.Record.Revision, n.On.Label = "old", "old" }},
-			want: []string{askA, askB}, reason: v1alpha1.ReasonChecking, counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
+			want: []string{askA, askB}, reason: v1alpha1.ReasonChecking, counts: v1alpha1.NodeCounts{Total: 2, Waiting: 2},
 		},
 		"a node of assumeDone is asked": {
 			job: []func(*v1alpha1.NodeJob){func(j *v1alpha1.NodeJob) {
 				j.Spec.Nodes.AssumeDone = &v1alpha1.AssumeDoneSpec{Selector: &metav1.LabelSelector{}}
 			}},
-			want: []string{askA, askB}, reason: v1alpha1.ReasonChecking, counts: v1alpha1.NodeCounts{Matched: 2, Waiting: 2},
+			want: []string{askA, askB}, reason: v1alpha1.ReasonChecking, counts: v1alpha1.NodeCounts{Total: 2, Waiting: 2},
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -91,9 +91,9 @@ func (su *summarizer) taskSummary(n v1alpha1.NodeCounts) summary {
 		return summary{v1alpha1.ConditionStalled, su.obstacle.Reason, su.obstacle.Message}
 	case su.rollout.stopped:
 		return summary{v1alpha1.ConditionStalled, v1alpha1.ReasonMaxFailuresExceeded, su.stoppedMessage()}
-	case n.Matched == 0:
+	case n.Total == 0:
 		return summary{"", v1alpha1.ReasonNoMatchingNodes, su.noMatchMessage()}
-	case n.Done == n.Matched:
+	case n.Done == n.Total:
 		return su.complete()
 	case moving == su.countReruns(Running)+su.countReruns(Waiting):
 		return su.blockedSummary(n, moving)
@@ -328,9 +328,9 @@ func (sb *statusBuilder) haveEarlierRevision() int {
 
 // progressOf describes the progress, and what the nodes wait for that remain.
 func (sb *statusBuilder) progressOf(n v1alpha1.NodeCounts, nodes []nodePlan) string {
-	text, is := fmt.Sprintf("%d of %s done", n.Done, plural.CountAre(n.Matched, "node")), "drifted"
+	text, is := fmt.Sprintf("%d of %s done", n.Done, plural.CountAre(n.Total, "node")), "drifted"
 	if task.IsAudit(sb.in.Job) {
-		text, is = fmt.Sprintf("%d of %s compliant", n.Done-n.NonCompliant, plural.CountAre(n.Matched, "node")), "not compliant"
+		text, is = fmt.Sprintf("%d of %s compliant", n.Done-n.NonCompliant, plural.CountAre(n.Total, "node")), "not compliant"
 	}
 	switch earlier := sb.haveEarlierRevision(); earlier {
 	case 0:

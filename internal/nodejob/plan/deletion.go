@@ -177,7 +177,7 @@ func (p *planner) rollBackAll() {
 		}
 	}
 	left := slices.ContainsFunc(p.in.Pods, func(pod Pod) bool { return needsFinalizerRemoval(&pod) })
-	if !p.waitsForWrites() && !left && count(p.nodes).Matched == 0 && len(p.holdUsedNodes()) == 0 {
+	if !p.waitsForWrites() && !left && count(p.nodes).Total == 0 && len(p.holdUsedNodes()) == 0 {
 		p.do(RemoveFinalizer{})
 	}
 	p.plan.Status = p.newStatus().deletionStatus()
@@ -260,8 +260,8 @@ func (sb *statusBuilder) deletionStatus() v1alpha1.NodeJobStatus {
 	status.Excluded, status.Drains, status.NodeProblems, status.Gate = nil, nil, sb.nodeProblems(), nil
 	n := status.Nodes
 	text := BeingDeleted + "; the task is rolled back, and the last records are being removed"
-	if n.Matched > 0 {
-		text = fmt.Sprintf(BeingDeleted+"; on %s the task is still to be rolled back", plural.Count(n.Matched, "node"))
+	if n.Total > 0 {
+		text = fmt.Sprintf(BeingDeleted+"; on %s the task is still to be rolled back", plural.Count(n.Total, "node"))
 	}
 	if len(sb.rollbackRetried) > 0 {
 		text += fmt.Sprintf("; the rollback failed on %s and is retried (%s)", plural.Count(len(sb.rollbackRetried), "node"), named(sb.rollbackRetried))
@@ -269,14 +269,14 @@ func (sb *statusBuilder) deletionStatus() v1alpha1.NodeJobStatus {
 	is := summary{v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, text}
 	held := sb.deletionBlockers()
 	switch {
-	case sb.obstacleFor(task.Rollback) != nil && n.Matched > 0:
+	case sb.obstacleFor(task.Rollback) != nil && n.Total > 0:
 		o := sb.obstacleFor(task.Rollback)
 		reason := o.Reason
 		if o.Files { // who deletes the NodeJob with its objects must learn that the nodes stay as they are
 			reason = v1alpha1.ReasonRollbackFailed
 		}
 		is = summary{v1alpha1.ConditionStalled, reason, text + ": " + o.Message + ". " + sb.deletionRemedy()}
-	case len(sb.troubled) > 0 && (len(sb.troubled) == int(n.Matched) || sb.slotsStuck() >= sb.capacity.slots):
+	case len(sb.troubled) > 0 && (len(sb.troubled) == int(n.Total) || sb.slotsStuck() >= sb.capacity.slots):
 		is = summary{v1alpha1.ConditionStalled, sb.troubleReason, text + ": " + named(sb.troubled) + ". " + sb.deletionRemedy()}
 	case held != "":
 		is = summary{v1alpha1.ConditionStalled, v1alpha1.ReasonRollbackFailed, text + ": " + held + ". " + sb.deletionRemedy()}

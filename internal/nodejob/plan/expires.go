@@ -314,12 +314,12 @@ func (sb *statusBuilder) isUnasked(w *nodePlan) bool {
 func (sb *statusBuilder) expiryMessage() string {
 	n := sb.counts
 	switch {
-	case sb.in.Job.Spec.Expires == nil || n.Matched == 0:
+	case sb.in.Job.Spec.Expires == nil || n.Total == 0:
 		return ""
-	case n.Expired == n.Matched:
+	case n.Expired == n.Total:
 		return "; needed on no node: the NodeJob can be deleted"
 	}
-	text := fmt.Sprintf("; needed on %d of %s", int(n.Matched-n.Expired-sb.unasked)-len(sb.expiryErrors), plural.Count(n.Matched, "node"))
+	text := fmt.Sprintf("; needed on %d of %s", int(n.Total-n.Expired-sb.unasked)-len(sb.expiryErrors), plural.Count(n.Total, "node"))
 	if sb.withoutEffect > 0 {
 		text += fmt.Sprintf(", and not in effect on %d of them", sb.withoutEffect)
 	}

@@ -41,7 +41,7 @@ func TestFiveHundredNodes(t *testing.T) {
 	}
 
 	status := rollout.job.Status
-	want := v1alpha1.NodeCounts{Matched: size, Done: size - 6, Failed: 6}
+	want := v1alpha1.NodeCounts{Total: size, Done: size - 6, Failed: 6}
 	if diff := cmp.Diff(want, status.Nodes); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}

@@ -206,14 +206,19 @@ func (g *gate) closes(node *Node) bool {
 	switch {
 	case !g.serves(node), g.in.Revision == "", node.Deleting, g.endsPods(node), !g.isPending(&g.self, node, &node.On):
 		return false
-	case g.spec.OnReboot && rebooted, g.replaced(node):
+	case rebooted && g.isForRebooted(), g.replaced(node):
 		return true
-	case g.spec.Scope == v1alpha1.GateAll:
+	case g.spec.Nodes == v1alpha1.GateAll:
 		return node.On.Label != g.in.Revision
 	case node.On.WasDone():
 		return false
 	}
 	return node.Created.After(g.since.Time) && g.isNewNode(node)
+}
+
+// isForRebooted reports whether the gate closes again on a node that has rebooted and reruns the task therefore.
+func (g *gate) isForRebooted() bool {
+	return g.spec.Nodes == v1alpha1.GateJoiningAndRebooted || g.spec.Nodes == v1alpha1.GateAll
 }
 
 // withoutWorkloads reports whether no workload can run on a node that has joined: the gate has been closed since the

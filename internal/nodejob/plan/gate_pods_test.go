@@ -29,7 +29,7 @@ func TestNodeNoLongerSelectedIsNotClosed(t *testing.T) {
 			gate: noExecute, node: newNode("n", made(5), inPool("b"), recorded(record.Rebooting, inOldBoot)),
 		},
 		"an open node stays open with scope All": {
-			gate: v1alpha1.GateSpec{Scope: v1alpha1.GateAll}, node: newNode("n", inPool("b"), recorded(record.Rebooting, inOldBoot)),
+			gate: v1alpha1.GateSpec{Nodes: v1alpha1.GateAll}, node: newNode("n", inPool("b"), recorded(record.Rebooting, inOldBoot)),
 		},
 	}
 	for name, tt := range tests {

@@ -68,7 +68,7 @@ func otherDone(n *Node) { n.Labels = map[string]string{"pool": "a", "ns.everynod
 // every node would look unfinished.
 func TestNoNodeIsClosedWithUnknownRevision(t *testing.T) {
 	in := see(
-		newJob(gated(v1alpha1.GateSpec{Scope: v1alpha1.GateAll, Effect: v1alpha1.GateNoExecute})),
+		newJob(gated(v1alpha1.GateSpec{Nodes: v1alpha1.GateAll, Effect: v1alpha1.GateNoExecute})),
 		[]Node{newNode("n", made(7200), labelled("old"))},
 	)
 	in.Revision, in.Obstacle = "", &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
@@ -81,10 +81,10 @@ func TestNoNodeIsClosedWithUnknownRevision(t *testing.T) {
 // suspended.
 func TestGate(t *testing.T) {
 	own, shared := gated(v1alpha1.GateSpec{}), gated(v1alpha1.GateSpec{Key: "example.com/boot"})
-	all := gated(v1alpha1.GateSpec{Scope: v1alpha1.GateAll})
+	all := gated(v1alpha1.GateSpec{Nodes: v1alpha1.GateAll})
 	ofBoot := func(boot string) func(*record.Record) { return func(r *record.Record) { r.BootID = boot } }
 	onReboot := func(j *v1alpha1.NodeJob) {
-		gated(v1alpha1.GateSpec{OnReboot: true})(j)
+		gated(v1alpha1.GateSpec{Nodes: v1alpha1.GateJoiningAndRebooted})(j)
 		j.Spec.Rerun.OnReboot = true
 	}
 	tests := map[string]struct {
@@ -154,34 +154,43 @@ func TestGate(t *testing.T) {
 			job:  own,
 			node: newNode("n", made(5), inPool("b")),
 		},
-		"scope All closes every node that is not done": {
+		"All closes every node that is not done": {
 			job:  all,
 			node: newNode("n", made(7200)),
 			want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"},
 		},
-		"scope All closes a node that is done with an earlier revision": {
+		"All closes a node that is done with an earlier revision": {
 			job:  all,
 			node: newNode("n", made(7200), labelled("old")),
 			want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"},
 		},
-		"scope All does not close a node that reruns the same revision": {
+		"All does not close a node that reruns the same revision without a reboot": {
+			job:  func(j *v1alpha1.NodeJob) { all(j); j.Spec.Rerun.PeriodSeconds = 10 },
+			node: newNode("n", recorded(record.Succeeded)),
+		},
+		"All closes a node that reruns the task after a reboot": {
 			job:  func(j *v1alpha1.NodeJob) { all(j); j.Spec.Rerun.OnReboot = true },
 			node: newNode("n", recorded(record.Succeeded, ofBoot("before"))),
+			want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"},
 		},
-		"with gate.onReboot a node is closed after a reboot": {
+		"All does not close a node that has rebooted and does not rerun the task": {
+			job:  all,
+			node: newNode("n", recorded(record.Succeeded, ofBoot("before"))),
+		},
+		"with JoiningAndRebooted a node is closed after a reboot": {
 			job:  onReboot,
 			node: newNode("n", made(7200), recorded(record.Succeeded, ofBoot("before"))),
 			want: []string{"GateClosed n, taints [ns.everynode.dev/job=everynode:NoSchedule]"},
 		},
-		"with gate.onReboot a node is not closed without a reboot": {
+		"with JoiningAndRebooted a node is not closed without a reboot": {
 			job:  onReboot,
 			node: newNode("n", made(7200), recorded(record.Succeeded)),
 		},
-		"with gate.onReboot a node that reruns the task is not closed without a reboot": {
+		"with JoiningAndRebooted a node that reruns the task is not closed without a reboot": {
 			job:  onReboot,
 			node: newNode("n", made(7200), succeeded(60)),
 		},
-		"with gate.onReboot a node on which the task has failed is not closed": {
+		"with JoiningAndRebooted a node on which the task has failed is not closed": {
 			job:  onReboot,
 			node: newNode("n", made(7200), recorded(record.Failed, ofBoot("before"))),
 		},

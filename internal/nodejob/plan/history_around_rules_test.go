@@ -208,7 +208,7 @@ func (h *history) checkClosed(seen *Node) {
 	case h.closedFor(seen): // it has another effect now
 	case h.isDone(seen) && h.job.Spec.Rerun.PeriodSeconds == 0:
 		h.break_("gate", "%s is done, and closed", seen.Name)
-	case gate.Scope != v1alpha1.GateAll && !gate.OnReboot && !replaced && !seen.Created.After(h.gateSince[gate.Key].Add(-before)):
+	case gate.Nodes != v1alpha1.GateAll && gate.Nodes != v1alpha1.GateJoiningAndRebooted && !replaced && !seen.Created.After(h.gateSince[gate.Key].Add(-before)):
 		h.break_("gate", "%s was there before the gate, and is closed", seen.Name)
 	}
 }

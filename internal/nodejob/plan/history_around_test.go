@@ -156,7 +156,7 @@ func (h *history) setGate() {
 	}
 	gate := &v1alpha1.GateSpec{Effect: []v1alpha1.GateEffect{"", v1alpha1.GateNoSchedule, v1alpha1.GateNoExecute}[h.more.Intn(3)]}
 	if h.chance(2) {
-		gate.Scope = v1alpha1.GateAll
+		gate.Nodes = v1alpha1.GateAll
 	}
 	if h.chance(2) {
 		gate.Key = sharedGate
@@ -164,7 +164,9 @@ func (h *history) setGate() {
 			h.other = "o1"
 		}
 	}
-	gate.OnReboot = h.job.Spec.Rerun.OnReboot && h.chance(2)
+	if gate.Nodes == "" && h.job.Spec.Rerun.OnReboot && h.chance(2) {
+		gate.Nodes = v1alpha1.GateJoiningAndRebooted
+	}
 	h.job.Spec.Gate = gate
 	if id := gate.Key; h.gateSince[id].IsZero() {
 		h.gateSince[id] = h.now

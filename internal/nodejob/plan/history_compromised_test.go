@@ -196,7 +196,7 @@ func (h *history) inNumberedStep() bool {
 // othersAreDone reports whether all other nodes are done or failed, or the status says what is missing.
 func (h *history) othersAreDone() bool {
 	s := h.last.Status
-	if h.isStalled() || isTrue(s, v1alpha1.ConditionComplete) || s.Nodes.Matched == 0 {
+	if h.isStalled() || isTrue(s, v1alpha1.ConditionComplete) || s.Nodes.Total == 0 {
 		return true
 	}
 	state := map[string]State{}

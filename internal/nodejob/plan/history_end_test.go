@@ -145,7 +145,7 @@ func (h *history) ended() bool {
 	s := h.last.Status
 	return len(h.last.Actions) == 0 && len(h.pods) == 0 && len(h.cache.pods) == 0 && len(s.Drains) == 0 &&
 		(h.last.WakeAt.IsZero() || h.last.WakeAt.After(h.now.Add(9*time.Minute))) &&
-		(isTrue(s, v1alpha1.ConditionComplete) || isTrue(s, v1alpha1.ConditionStalled) || s.Nodes.Matched == 0)
+		(isTrue(s, v1alpha1.ConditionComplete) || isTrue(s, v1alpha1.ConditionStalled) || s.Nodes.Total == 0)
 }
 
 func (h *history) finishDeletion() {

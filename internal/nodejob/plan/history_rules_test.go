@@ -19,7 +19,7 @@ import (
 func (h *history) checkPlan(in Input, p Plan) {
 	busy := h.busyNodes(in.Pods)
 	n := p.Status.Nodes
-	if n.Matched != n.Done+n.Running+n.Waiting+n.Failed {
+	if n.Total != n.Done+n.Running+n.Waiting+n.Failed {
 		h.break_("status", "the counts do not add up: %+v", n)
 	}
 	limit := h.mayRunAtOnce(in, p)

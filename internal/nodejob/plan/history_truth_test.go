@@ -179,7 +179,7 @@ func (h *history) counted(in Input) int {
 func (h *history) mayRunAtOnce(in Input, p Plan) int {
 	of := h.counted(in)
 	if h.deleting() {
-		of = int(p.Status.Nodes.Matched) // those that must be rolled back
+		of = int(p.Status.Nodes.Total) // those that must be rolled back
 	}
 	return max(portion(h.job.Spec.Rollout.MaxConcurrent, of), 1)
 }

@@ -192,7 +192,7 @@ func (h *history) isScheduled() bool { return h.job.Spec.Rerun.PeriodSeconds > 0
 // A schedule starts the next run immediately.
 func (h *history) allRan() bool {
 	s := h.last.Status
-	if isTrue(s, v1alpha1.ConditionStalled) || isTrue(s, v1alpha1.ConditionComplete) || s.Nodes.Matched == 0 {
+	if isTrue(s, v1alpha1.ConditionStalled) || isTrue(s, v1alpha1.ConditionComplete) || s.Nodes.Total == 0 {
 		return true
 	}
 	names, failed := sortedKeys(h.nodes), map[string]bool{}

@@ -340,19 +340,19 @@ func TestStatusOfDrift(t *testing.T) {
 		message string
 	}{
 		"compliant": {
-			said(record.AnswerYes, 0), 0, v1alpha1.NodeCounts{Matched: 2, Done: 2},
+			said(record.AnswerYes, 0), 0, v1alpha1.NodeCounts{Total: 2, Done: 2},
 			v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "2 of 2 nodes are done",
 		},
 		"drifted": {
-			said(record.AnswerNo, 0), 0, v1alpha1.NodeCounts{Matched: 2, Done: 2, NonCompliant: 1},
+			said(record.AnswerNo, 0), 0, v1alpha1.NodeCounts{Total: 2, Done: 2, NonCompliant: 1},
 			v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "2 of 2 nodes are done, 1 drifted (a: the end)",
 		},
 		"fails": {
-			said(record.AnswerError, 299), 0, v1alpha1.NodeCounts{Matched: 2, Done: 2, CheckErrors: 1},
+			said(record.AnswerError, 299), 0, v1alpha1.NodeCounts{Total: 2, Done: 2, CheckErrors: 1},
 			v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "2 of 2 nodes are done; on 1 node, task.check itself fails (a: the end)",
 		},
 		"fails for long": {
-			said(record.AnswerError, 300), 0, v1alpha1.NodeCounts{Matched: 2, Done: 2, CheckErrors: 1},
+			said(record.AnswerError, 300), 0, v1alpha1.NodeCounts{Total: 2, Done: 2, CheckErrors: 1},
 			v1alpha1.ConditionStalled, v1alpha1.ReasonCheckError, "2 of 2 nodes are done; on 1 node, task.check itself fails (a: the end)",
 		},
 	} {

@@ -15,7 +15,7 @@ import (
 
 // RevisionStarted says that the revision of the status begins, and who has last changed the NodeJob.
 func RevisionStarted(job *v1alpha1.NodeJob, status *v1alpha1.NodeJobStatus) string {
-	return fmt.Sprintf("revision %s begins; nodes to do: %d%s", status.Revision, status.Nodes.Matched-status.Nodes.Done, changedBy(job, status.UnattributedGeneration))
+	return fmt.Sprintf("revision %s begins; nodes to do: %d%s", status.Revision, status.Nodes.Total-status.Nodes.Done, changedBy(job, status.UnattributedGeneration))
 }
 
 // Author returns who has last changed the spec. It returns "" if that is unknown, and if something else began the revision:

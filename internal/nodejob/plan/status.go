@@ -244,7 +244,7 @@ func count(nodes []nodePlan) v1alpha1.NodeCounts {
 				c.RollbackFailed++
 			}
 		}
-		c.Matched++
+		c.Total++
 	}
 	return c
 }

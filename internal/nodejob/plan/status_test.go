@@ -417,7 +417,7 @@ func TestCounts(t *testing.T) {
 		newNode("tainted since it runs", func(n *Node) { n.Taints = []corev1.Taint{busy} }),
 	}
 	got := Next(see(newJob(), nodes, newPod(nodes[2]), newPod(nodes[7]))).Status.Nodes
-	want := v1alpha1.NodeCounts{Matched: 7, Done: 1, Running: 3, Waiting: 2, Failed: 1, Excluded: 1}
+	want := v1alpha1.NodeCounts{Total: 7, Done: 1, Running: 3, Waiting: 2, Failed: 1, Excluded: 1}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("counts (-want +got):\n%s", diff)
 	}

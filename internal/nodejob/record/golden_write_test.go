@@ -266,7 +266,7 @@ var situations = map[string]situation{
 		script: func(c *plantest.Cluster) {
 			c.Budgets = []*v1alpha1.NodeDisruptionBudget{
 				{ObjectMeta: metav1.ObjectMeta{Name: "nights"}, Spec: v1alpha1.NodeDisruptionBudgetSpec{
-					Scope: v1alpha1.ScopeTasks, Windows: []v1alpha1.BudgetWindow{{Schedule: "0 2 1 1 *", DurationSeconds: 3600}},
+					AppliesTo: v1alpha1.AppliesToAllTasks, Windows: []v1alpha1.BudgetWindow{{Schedule: "0 2 1 1 *", DurationSeconds: 3600}},
 					JoiningNodes: v1alpha1.JoiningNodesIncluded,
 				}},
 			}

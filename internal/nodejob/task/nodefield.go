@@ -112,7 +112,7 @@ func taskEnv(job *v1alpha1.NodeJob, values NodeValues) []corev1.EnvVar {
 			variable.Value = literal(values.Values[e.Name])
 		default:
 			variable.ValueFrom = &corev1.EnvVarSource{
-				ConfigMapKeyRef: from.ConfigMapKeyRef, SecretKeyRef: from.SecretKeyRef, FieldRef: from.FieldRef, ResourceFieldRef: from.ResourceFieldRef,
+				ConfigMapKeyRef: from.ConfigMapKeyRef, SecretKeyRef: from.SecretKeyRef, FieldRef: from.FieldRef,
 			}
 		}
 		env = append(env, variable)

@@ -57,13 +57,13 @@ func IsExpired(b *v1alpha1.NodeDisruptionBudget, now time.Time) bool {
 
 // IsActiveFreeze reports whether a NodeDisruptionBudget is a freeze that holds something at this time.
 func IsActiveFreeze(b *v1alpha1.NodeDisruptionBudget, now time.Time) bool {
-	return budget.IsFreeze(&b.Spec) && b.Spec.Enforcement != v1alpha1.BudgetAudit && b.DeletionTimestamp.IsZero() && !IsExpired(b, now)
+	return budget.IsFreeze(&b.Spec) && b.Spec.Enforcement != v1alpha1.BudgetReport && b.DeletionTimestamp.IsZero() && !IsExpired(b, now)
 }
 
 // mistakeIn returns why a budget allows nothing until it is corrected, according to its manager; "" if it does not.
 func mistakeIn(b *v1alpha1.NodeDisruptionBudget, now time.Time) string {
 	c := meta.FindStatusCondition(b.Status.Conditions, v1alpha1.ConditionStalled)
-	if c == nil || c.Status != metav1.ConditionTrue || c.Reason == v1alpha1.ReasonSeatRefused || b.Spec.Enforcement == v1alpha1.BudgetAudit || !b.DeletionTimestamp.IsZero() || IsExpired(b, now) {
+	if c == nil || c.Status != metav1.ConditionTrue || c.Reason == v1alpha1.ReasonSeatRefused || b.Spec.Enforcement == v1alpha1.BudgetReport || !b.DeletionTimestamp.IsZero() || IsExpired(b, now) {
 		return ""
 	}
 	return c.Message
@@ -125,7 +125,7 @@ func BudgetsOn(budgets []*v1alpha1.NodeDisruptionBudget, node *plan.Node, now ti
 func ExemptOf(budgets []*v1alpha1.NodeDisruptionBudget, in *plan.Input, states []plan.NodeState) []budget.Exempt {
 	var limiting []*v1alpha1.NodeDisruptionBudget
 	for _, b := range budgets {
-		if plan.Disrupts(in.Job) || b.Spec.Scope == v1alpha1.ScopeTasks {
+		if plan.Disrupts(in.Job) || b.Spec.AppliesTo == v1alpha1.AppliesToAllTasks {
 			limiting = append(limiting, b)
 		}
 	}
@@ -216,8 +216,8 @@ func BudgetsFor(ctx context.Context, c client.Reader) ([]*v1alpha1.NodeDisruptio
 // SelectedNodes returns the number of nodes to which a budget applies: from its status if the manager has observed it, since reading all
 // nodes takes longer.
 func SelectedNodes(ctx context.Context, c client.Reader, b *v1alpha1.NodeDisruptionBudget, now time.Time) (int, error) {
-	if n := b.Status.Nodes; b.Generation > 0 && b.Status.ObservedGeneration == b.Generation && n.Selected > n.Joining {
-		return int(n.Selected - n.Joining), nil
+	if n := b.Status.Nodes; b.Generation > 0 && b.Status.ObservedGeneration == b.Generation && n.Total > n.Exempt {
+		return int(n.Total - n.Exempt), nil
 	}
 	n := newCounter(b, now)
 	err := EachNode(ctx, c, func(node *metav1.PartialObjectMetadata) { n.count(node.Labels, node.CreationTimestamp.Time) })

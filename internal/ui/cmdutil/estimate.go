@@ -36,7 +36,7 @@ func Estimate(job *v1alpha1.NodeJob, budgets []*v1alpha1.NodeDisruptionBudget, n
 	if err != nil || !CanEstimate(job) {
 		return nil
 	}
-	r := &eta.Rollout{Steps: stepsLeft(job, now), AtOnce: plan.AtOnce(job, int(job.Status.Nodes.Matched)), Now: now}
+	r := &eta.Rollout{Steps: stepsLeft(job, now), AtOnce: plan.AtOnce(job, int(job.Status.Nodes.Total)), Now: now}
 	var all, ours []map[string]string
 	for i := range nodes {
 		all = append(all, nodes[i].Labels)
@@ -79,7 +79,7 @@ func durationOn(node *metav1.PartialObjectMetadata, job *v1alpha1.NodeJob) (time
 
 // concerns reports whether a budget can delay a NodeJob on the nodes that it selects.
 func concerns(b *v1alpha1.NodeDisruptionBudget, job *v1alpha1.NodeJob) bool {
-	return plan.Disrupts(job) || b.Spec.Scope == v1alpha1.ScopeTasks
+	return plan.Disrupts(job) || b.Spec.AppliesTo == v1alpha1.AppliesToAllTasks
 }
 
 // stepsLeft are the steps up to rollout.promoteTo, with the nodes that are left.
@@ -125,7 +125,7 @@ func addBudget(r *eta.Rollout, job *v1alpha1.NodeJob, b *v1alpha1.NodeDisruption
 	}
 	if plan.Disrupts(job) {
 		r.Longest, r.Between = plan.LongestRun(job), max(r.Between, budget.SettleFor)
-		if s := b.Spec.SecondsBetween; s != nil {
+		if s := b.Spec.PaceSeconds; s != nil {
 			r.Between = max(r.Between, time.Duration(*s)*time.Second)
 		}
 		if room > 0 {

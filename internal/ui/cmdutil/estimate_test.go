@@ -43,7 +43,7 @@ func TestEstimate(t *testing.T) {
 		nodes = append(nodes, metav1.PartialObjectMetadata{ObjectMeta: node.ObjectMeta})
 	}
 	budget := func(change func(*v1alpha1.NodeDisruptionBudgetSpec)) []*v1alpha1.NodeDisruptionBudget {
-		b := &v1alpha1.NodeDisruptionBudget{Spec: v1alpha1.NodeDisruptionBudgetSpec{Scope: v1alpha1.ScopeDisruptions}}
+		b := &v1alpha1.NodeDisruptionBudget{Spec: v1alpha1.NodeDisruptionBudgetSpec{AppliesTo: v1alpha1.AppliesToDisruptions}}
 		change(&b.Spec)
 		return []*v1alpha1.NodeDisruptionBudget{b}
 	}
@@ -70,7 +70,7 @@ func TestEstimate(t *testing.T) {
 		"a check that fails": {change: func(j *v1alpha1.NodeJob) { j.Status.Conditions[0].Reason = v1alpha1.ReasonCheckError }},
 		"a closed window":    {change: func(j *v1alpha1.NodeJob) { j.Status.Conditions[0].Reason = v1alpha1.ReasonBudgetClosed }, want: ends(3 * run)},
 		"a pace": {
-			budgets: budget(func(s *v1alpha1.NodeDisruptionBudgetSpec) { s.SecondsBetween = new(int32(600)) }),
+			budgets: budget(func(s *v1alpha1.NodeDisruptionBudgetSpec) { s.PaceSeconds = new(int32(600)) }),
 			want:    ends(3 * 2 * run),
 		},
 		"a budget of other nodes": {
@@ -84,7 +84,7 @@ func TestEstimate(t *testing.T) {
 		},
 		"a budget that only reports": {
 			budgets: budget(func(s *v1alpha1.NodeDisruptionBudgetSpec) {
-				s.Enforcement, s.Limits = v1alpha1.BudgetAudit, []v1alpha1.BudgetLimit{{MaxUnavailable: n("1")}}
+				s.Enforcement, s.Limits = v1alpha1.BudgetReport, []v1alpha1.BudgetLimit{{MaxUnavailable: n("1")}}
 			}), want: ends(3 * run),
 		},
 		"a budget of disruptions, and a task that does not disrupt": {
@@ -136,7 +136,7 @@ func TestEstimate(t *testing.T) {
 			job.Status = v1alpha1.NodeJobStatus{
 				ObservedGeneration: 1,
 				Revision:           revision,
-				Nodes:              v1alpha1.NodeCounts{Matched: 12, Done: 3, Waiting: 9},
+				Nodes:              v1alpha1.NodeCounts{Total: 12, Done: 3, Waiting: 9},
 				Rollout:            &v1alpha1.RolloutStatus{Step: "all", Steps: []v1alpha1.StepStatus{{Name: "all", Nodes: 12, Done: 3}}},
 				Conditions: []metav1.Condition{
 					{Type: v1alpha1.ConditionReconciling, Status: metav1.ConditionTrue, Reason: v1alpha1.ReasonInProgress},

@@ -36,7 +36,7 @@ func drifted(job *v1alpha1.NodeJob) int32 {
 // judgment says how many of the nodes are compliant.
 func judgment(job *v1alpha1.NodeJob) string {
 	n, is := Judged(job)
-	return fmt.Sprintf("%d of %d %s", n.Done, n.Matched, is)
+	return fmt.Sprintf("%d of %d %s", n.Done, n.Total, is)
 }
 
 // reportCommand is the command that lists the nodes on which task.check answers no, and why.

@@ -62,7 +62,7 @@ func (p BudgetPlan) line(name string, tone text.Tone, s string) []text.Line {
 // now says whether a disruption may begin now.
 func (p BudgetPlan) now() []text.Line {
 	switch o := &p.Outlook; {
-	case o.Closed == nil && len(p.Budget.Spec.Requires) > 0:
+	case o.Closed == nil && len(p.Budget.Spec.Requirements) > 0:
 		return p.line("Now", text.Plain, "open, if its requirements are met, which this plan does not check")
 	case o.Closed == nil:
 		return p.line("Now", text.Plain, "open")

@@ -32,12 +32,12 @@ type Budgets struct {
 // Lines draws a table of the budgets, and below it, for each budget, the nodes that use it or wait for it.
 func (l Budgets) Lines() []text.Line {
 	c := l.columns()
-	rows := [][]text.Line{c.row(text.Cells("NAME", "NODES", "ALLOWED", "UNAVAILABLE", "WAITING", "STATUS"), "WINDOW", "EXPIRES")}
+	rows := [][]text.Line{c.row(text.Cells("NAME", "NODES", "UNAVAILABLE", "WAITING", "ALLOWED", "STATUS"), "WINDOW", "EXPIRES")}
 	sections := make([][]text.Line, 1, len(l.Items)+1)
 	for i := range l.Items {
 		b := Budget{Budget: &l.Items[i], Now: l.Now, Width: l.Width}
 		r := b.Row()
-		cells := append(text.Cells(r.Name, r.Nodes, r.Allowed, r.Unavailable, r.Waiting), text.Toned(r.Tone, r.State))
+		cells := append(text.Cells(r.Name, r.Nodes, r.Unavailable, r.Waiting, r.Allowed), text.Toned(r.Tone, r.State))
 		rows = append(rows, c.row(cells, r.Window, r.Expires))
 		sections = append(sections, b.section())
 	}
@@ -122,12 +122,12 @@ type BudgetRow struct {
 func (b Budget) Row() BudgetRow {
 	state := b.state()
 	r := BudgetRow{Name: b.Budget.Name, State: state.reason, Message: state.message, Tone: state.tone, Window: b.window(), Expires: b.expires()}
-	if b.Budget.Spec.Enforcement == v1alpha1.BudgetAudit {
+	if b.Budget.Spec.Enforcement == v1alpha1.BudgetReport {
 		r.State += " (Audit)"
 	}
 	if !b.neverObserved() {
 		n := b.Budget.Status.Nodes
-		r.Nodes, r.Allowed, r.Unavailable, r.Waiting = number(n.Selected), number(b.Budget.Status.DisruptionsAllowed), number(n.Unavailable), number(n.Waiting)
+		r.Nodes, r.Allowed, r.Unavailable, r.Waiting = number(n.Total), number(b.Budget.Status.DisruptionsAllowed), number(n.Unavailable), number(n.Waiting)
 	}
 	return r
 }
@@ -219,7 +219,7 @@ func timeTo(now, at time.Time) string { return duration.HumanDuration(at.Sub(now
 // section has the state and the nodes of the budget below its name; nothing if no node is exempt, unavailable or waits.
 func (b Budget) section() []text.Line {
 	nodes := b.nodes()
-	if len(nodes) == 0 && b.Budget.Status.Nodes.Joining == 0 {
+	if len(nodes) == 0 && b.Budget.Status.Nodes.Exempt == 0 {
 		return nil
 	}
 	lines := []text.Line{text.Toned(text.Strong, b.Budget.Name)}
@@ -316,11 +316,11 @@ func (b Budget) rules(below string) []text.Line {
 		lines = b.wrapped(below, message)
 	}
 	for _, field := range []struct{ name, value string }{
-		{"Reason", unlessIn(message, o.Spec.Reason)},
+		{"Why", unlessIn(message, o.Spec.Description)},
 		{"Spec", b.changed()},
 		{"Nodes", b.counts()},
 		{"Selects", b.selector()},
-		{"Scope", scopes[o.Spec.Scope]},
+		{"Applies", appliesTo[o.Spec.AppliesTo]},
 		{"Limits", b.limits()},
 		{"Windows", b.windows()},
 		{"Except", b.except()},
@@ -350,14 +350,14 @@ func (b Budget) wrapped(name, value string) []text.Line {
 
 // What the values of the fields mean; "" for those that need no explanation.
 var (
-	scopes = map[v1alpha1.BudgetScope]string{
-		v1alpha1.ScopeDisruptions: "Disruptions: drains, and NodeJobs that cordon, drain or reboot",
-		v1alpha1.ScopeTasks:       "Tasks: while it is closed, no NodeJob starts anything either",
+	appliesTo = map[v1alpha1.BudgetAppliesTo]string{
+		v1alpha1.AppliesToDisruptions: "Disruptions: drains, and NodeJobs that cordon, drain or reboot",
+		v1alpha1.AppliesToAllTasks:    "AllTasks: while it is closed, no NodeJob starts anything either",
 	}
 	joining = map[v1alpha1.JoiningNodes]string{
 		v1alpha1.JoiningNodesIncluded: "Included: it also applies to nodes that were created less than 10 minutes ago",
 	}
-	enforcement = map[v1alpha1.BudgetEnforcement]string{v1alpha1.BudgetAudit: "no: with Audit, it only reports"}
+	enforcement = map[v1alpha1.BudgetEnforcement]string{v1alpha1.BudgetReport: "no: with Report, it only reports"}
 )
 
 func (b Budget) changed() string {
@@ -372,9 +372,9 @@ func (b Budget) counts() string {
 	if b.neverObserved() {
 		return ""
 	}
-	s := fmt.Sprintf("%d selected", n.Selected)
-	if n.Joining > 0 {
-		s += fmt.Sprintf(", of which %d joining", n.Joining)
+	s := fmt.Sprintf("%d selected", n.Total)
+	if n.Exempt > 0 {
+		s += fmt.Sprintf(", of which %d joining", n.Exempt)
 	}
 	return s + fmt.Sprintf(", %d unavailable, %d waiting; %s may begin", n.Unavailable, n.Waiting, plural.Count(b.Budget.Status.DisruptionsAllowed, "disruption"))
 }
@@ -404,7 +404,7 @@ func (b Budget) limits() string {
 func (b Budget) windows() string {
 	var all []string
 	for _, w := range b.Budget.Spec.Windows {
-		all = append(all, fmt.Sprintf("%q %s, for %s", w.Schedule, cmp.Or(w.TimeZone, "UTC"), seconds(w.DurationSeconds)))
+		all = append(all, fmt.Sprintf("%q %s, for %s", w.Schedule, cmp.Or(b.Budget.Spec.TimeZone, "UTC"), seconds(w.DurationSeconds)))
 	}
 	if now := b.window(); now != "" {
 		all = append(all, now+b.windowTime())
@@ -415,13 +415,13 @@ func (b Budget) windows() string {
 func (b Budget) except() string {
 	dates := strings.Join(b.Budget.Spec.ExceptDates, ", ")
 	if dates != "" && len(b.Budget.Spec.Windows) == 0 {
-		dates += " " + cmp.Or(b.Budget.Spec.ExceptTimeZone, "UTC")
+		dates += " " + cmp.Or(b.Budget.Spec.TimeZone, "UTC")
 	}
 	return dates
 }
 
 func (b Budget) pace() string {
-	if s := b.Budget.Spec.SecondsBetween; s != nil && *s > 0 {
+	if s := b.Budget.Spec.PaceSeconds; s != nil && *s > 0 {
 		return seconds(*s) + " between the end of a disruption and the next"
 	}
 	return ""

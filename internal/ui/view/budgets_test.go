@@ -18,7 +18,7 @@ import (
 func ndb(name, kind, reason, message string, change func(*v1alpha1.NodeDisruptionBudget)) v1alpha1.NodeDisruptionBudget {
 	b := v1alpha1.NodeDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: name, Generation: 3, CreationTimestamp: at(12 * 24 * time.Hour)},
-		Spec:       v1alpha1.NodeDisruptionBudgetSpec{Scope: v1alpha1.ScopeDisruptions},
+		Spec:       v1alpha1.NodeDisruptionBudgetSpec{AppliesTo: v1alpha1.AppliesToDisruptions},
 		Status:     v1alpha1.NodeDisruptionBudgetStatus{ObservedGeneration: 3},
 	}
 	b.Status.Conditions = []metav1.Condition{{Type: kind, Status: metav1.ConditionTrue, Reason: reason, Message: message}}
@@ -36,17 +36,17 @@ func busy(b *v1alpha1.NodeDisruptionBudget) {
 	between := int32(300)
 	b.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "alice"}
 	b.Spec = v1alpha1.NodeDisruptionBudgetSpec{
-		Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "production"}},
-		Scope:    v1alpha1.ScopeTasks,
-		Limits:   []v1alpha1.BudgetLimit{limit("10%", ""), limit("1", "topology.kubernetes.io/zone")},
+		Selector:  &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "production"}},
+		AppliesTo: v1alpha1.AppliesToAllTasks,
+		Limits:    []v1alpha1.BudgetLimit{limit("10%", ""), limit("1", "topology.kubernetes.io/zone")},
 		Windows: []v1alpha1.BudgetWindow{
-			{Schedule: "0 2 * * SUN", TimeZone: "Europe/Berlin", DurationSeconds: 10800},
-			{Schedule: "0 12 * * *", DurationSeconds: 3600},
+			{Schedule: "0 2 * * SUN", DurationSeconds: 10800},
+			{Schedule: "0 14 * * *", DurationSeconds: 3600},
 		},
-		ExceptDates: []string{"2026-12-24/2027-01-02"}, SecondsBetween: &between, JoiningNodes: v1alpha1.JoiningNodesIncluded,
-		Reason: "our customers are asleep", ExpiresAt: &metav1.Time{Time: now.Add(30 * 24 * time.Hour)},
+		ExceptDates: []string{"2026-12-24/2027-01-02"}, TimeZone: "Europe/Berlin", PaceSeconds: &between, JoiningNodes: v1alpha1.JoiningNodesIncluded,
+		Description: "our customers are asleep", ExpiresAt: &metav1.Time{Time: now.Add(30 * 24 * time.Hour)},
 	}
-	b.Status.Nodes = v1alpha1.BudgetCounts{Selected: 40, Joining: 1, Seats: 36, Unavailable: 4, Waiting: 2}
+	b.Status.Nodes = v1alpha1.BudgetCounts{Total: 40, Exempt: 1, Seats: 36, Unavailable: 4, Waiting: 2}
 	b.Status.Requirements = []v1alpha1.BudgetRequirementStatus{
 		{Name: "no-critical-alerts", State: v1alpha1.RequirementMet, Since: at(time.Hour)},
 		{Name: "ceph", State: v1alpha1.RequirementNotMet, Since: at(time.Minute), Message: "the expression is false\x1b[2J"},
@@ -69,9 +69,9 @@ func busy(b *v1alpha1.NodeDisruptionBudget) {
 // freeze is a freeze of alice that ends in 90 minutes.
 func freeze(b *v1alpha1.NodeDisruptionBudget) {
 	b.Annotations = map[string]string{v1alpha1.ChangedByAnnotation: "alice"}
-	b.Spec.Scope, b.Spec.Limits, b.Spec.Reason = v1alpha1.ScopeTasks, []v1alpha1.BudgetLimit{limit("0", "")}, "INC-42"
+	b.Spec.AppliesTo, b.Spec.Limits, b.Spec.Description = v1alpha1.AppliesToAllTasks, []v1alpha1.BudgetLimit{limit("0", "")}, "INC-42"
 	b.Spec.ExpiresAt = &metav1.Time{Time: now.Add(90 * time.Minute)}
-	b.Status.Nodes = v1alpha1.BudgetCounts{Selected: 43, Seats: 43}
+	b.Status.Nodes = v1alpha1.BudgetCounts{Total: 43, Seats: 43}
 }
 
 const frozenMessage = "NodeDisruptionBudget freeze allows no disruption (maxUnavailable 0): INC-42"
@@ -80,7 +80,7 @@ func TestBudgetsAsPeopleSeeThem(t *testing.T) {
 	ready, full := v1alpha1.ConditionReady, v1alpha1.ReasonMaxUnavailableReached
 	items := []v1alpha1.NodeDisruptionBudget{
 		ndb("audited", ready, v1alpha1.ReasonBudgetOpen, "", func(b *v1alpha1.NodeDisruptionBudget) {
-			b.Spec.Enforcement, b.Status.DisruptionsAllowed = v1alpha1.BudgetAudit, 2
+			b.Spec.Enforcement, b.Status.DisruptionsAllowed = v1alpha1.BudgetReport, 2
 		}),
 		ndb("freeze", ready, v1alpha1.ReasonFrozen, frozenMessage, freeze),
 		ndb("gone", ready, v1alpha1.ReasonBudgetOpen, "", func(b *v1alpha1.NodeDisruptionBudget) {
@@ -122,7 +122,7 @@ func TestFreezes(t *testing.T) {
 		},
 		"disruptions only, by an unknown user, without an end": {
 			Freeze{Nodes: 1, Budget: of(func(b *v1alpha1.NodeDisruptionBudget) {
-				b.Annotations, b.Spec.ExpiresAt, b.Spec.Reason, b.Spec.Scope = nil, nil, "", v1alpha1.ScopeDisruptions
+				b.Annotations, b.Spec.ExpiresAt, b.Spec.Description, b.Spec.AppliesTo = nil, nil, "", v1alpha1.AppliesToDisruptions
 			})},
 			"Frozen without an end (NodeDisruptionBudget freeze): no disruption begins on 1 node",
 		},

@@ -16,7 +16,7 @@ func TestEstimated(t *testing.T) {
 	sunday := time.Date(2026, 7, 5, 4, 10, 20, 0, time.UTC)
 	j := job(func(j *v1alpha1.NodeJob) {
 		stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonWaitingForBudget, "3 of 12 nodes are done")
-		j.Status.Nodes = v1alpha1.NodeCounts{Matched: 12, Done: 3, Waiting: 9}
+		j.Status.Nodes = v1alpha1.NodeCounts{Total: 12, Done: 3, Waiting: 9}
 		rollout(j, "canary", v1alpha1.StepStatus{Name: "canary", Nodes: 3, Done: 3}, v1alpha1.StepStatus{Name: "all", Nodes: 9})
 	})
 	for name, tt := range map[string]struct {

@@ -51,7 +51,7 @@ func (f Freeze) rest(now time.Time) string {
 	if by := record.ChangedBy(f.Budget.Annotations); by != "" {
 		s += " by " + by
 	}
-	if reason := f.Budget.Spec.Reason; reason != "" {
+	if reason := f.Budget.Spec.Description; reason != "" {
 		s += ": " + reason
 	}
 	return s + " (NodeDisruptionBudget " + f.Budget.Name + "): " + f.Holds()
@@ -68,7 +68,7 @@ func (f Freeze) Until(now time.Time) string {
 // Holds says what the freeze holds, and where.
 func (f Freeze) Holds() string {
 	what := "no disruption begins"
-	if f.Budget.Spec.Scope == v1alpha1.ScopeTasks {
+	if f.Budget.Spec.AppliesTo == v1alpha1.AppliesToAllTasks {
 		what = "nothing starts"
 	}
 	switch {

@@ -35,9 +35,9 @@ func Guards(guards []v1alpha1.NodeGuard, node *plan.Node, now time.Time, width i
 func guardSentences(g *v1alpha1.NodeGuard, node string, now time.Time) []string {
 	var sentences []string
 	name := g.Namespace + "/" + g.Name
-	for k := range g.Status.Held {
-		if held := &g.Status.Held[k]; held.Node == node {
-			sentences = append(sentences, guard.Sentence(name, held)+requestedFor(held, now)+".")
+	for k := range g.Status.Waiting {
+		if held := &g.Status.Waiting[k]; held.Node == node {
+			sentences = append(sentences, guard.Sentence(name, held)+requestedFor(g, held, now)+".")
 		}
 	}
 	for k := range g.Status.Released {
@@ -54,23 +54,22 @@ func guardUnknown(g *v1alpha1.NodeGuard) string {
 	switch {
 	case g.Status.ObservedGeneration <= 0:
 		return "NodeGuard " + name + " may hold the node: the manager has not observed the NodeGuard yet; check that it is running: " + CheckManager
-	case int(g.Status.Nodes.Held) > len(g.Status.Held):
-		return fmt.Sprintf("NodeGuard %s may hold the node: it holds %s, and its status names the first %d only.", name, plural.Count(g.Status.Nodes.Held, "node"), len(g.Status.Held))
+	case int(g.Status.Nodes.Waiting) > len(g.Status.Waiting):
+		return fmt.Sprintf("NodeGuard %s may hold the node: it holds %s, and its status names the first %d only.", name, plural.Count(g.Status.Nodes.Waiting, "node"), len(g.Status.Waiting))
 	}
 	return ""
 }
 
-func requestedFor(h *v1alpha1.HeldNode, now time.Time) string {
+func requestedFor(g *v1alpha1.NodeGuard, h *v1alpha1.WaitingNode, now time.Time) string {
 	since := ""
-	if !h.RequestedAt.IsZero() {
-		since = "; requested " + ago(now, h.RequestedAt.Time) + " ago"
+	if !h.Since.IsZero() {
+		since = "; requested " + ago(now, h.Since.Time) + " ago"
 	}
-	switch {
-	case h.Deadline.IsZero():
-	case h.DeadlinePassed:
-		since += ", and its deadline passed at " + clock(now, h.Deadline.Time)
-	default:
-		since += ", with a deadline at " + clock(now, h.Deadline.Time)
+	switch limit := g.Spec.Release.DeadlineSeconds; {
+	case !h.Until.IsZero():
+		since += ", with a deadline at " + clock(now, h.Until.Time)
+	case limit != nil:
+		since += ", and its deadline passed at " + clock(now, h.Since.Add(time.Duration(*limit)*time.Second))
 	}
 	return since
 }

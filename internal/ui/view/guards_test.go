@@ -20,15 +20,14 @@ func TestGuardsAreExplained(t *testing.T) {
 	}
 	at := func(d time.Duration) metav1.Time { return metav1.NewTime(before(d)) }
 	guards := []v1alpha1.NodeGuard{
-		guard("db", v1alpha1.NodeGuardStatus{Held: []v1alpha1.HeldNode{
+		guard("db", v1alpha1.NodeGuardStatus{Waiting: []v1alpha1.WaitingNode{
 			{
-				Node:         "node-3",
-				RequestedBy:  "cordoned",
-				RequestedAt:  at(4 * time.Minute),
-				Deadline:     at(-time.Hour),
-				Reason:       v1alpha1.ReasonMaxUnavailableReached,
-				Message:      "1 node is unavailable, and at most 1 may be: node-2 (released, not available again yet)",
-				ReleasedWhen: "one of them is available again",
+				Node:    "node-3",
+				By:      "cordoned",
+				Since:   at(4 * time.Minute),
+				Until:   at(-time.Hour),
+				Reason:  v1alpha1.ReasonMaxUnavailableReached,
+				Message: "1 node is unavailable, and at most 1 may be: node-2 (released, not available again yet); released when: one of them is available again",
 			},
 		}}),
 		guard("cache", v1alpha1.NodeGuardStatus{Released: []v1alpha1.ReleasedNode{{
@@ -42,24 +41,21 @@ func TestGuardsAreExplained(t *testing.T) {
 				},
 			},
 		),
-		guard("late", v1alpha1.NodeGuardStatus{ObservedGeneration: 1, Held: []v1alpha1.HeldNode{
+		guard("late", v1alpha1.NodeGuardStatus{ObservedGeneration: 1, Waiting: []v1alpha1.WaitingNode{
 			{
-				Node:           "node-3",
-				RequestedBy:    "cordoned",
-				RequestedAt:    at(4 * time.Hour),
-				Deadline:       at(time.Hour),
-				DeadlinePassed: true,
-				Reason:         v1alpha1.ReasonMaxUnavailableReached,
-				Message:        "1 node is unavailable, and at most 1 may be: node-2 (released, not available again yet)",
-				ReleasedWhen:   "one of them is available again",
+				Node:    "node-3",
+				By:      "cordoned",
+				Since:   at(4 * time.Hour),
+				Reason:  v1alpha1.ReasonMaxUnavailableReached,
+				Message: "1 node is unavailable, and at most 1 may be: node-2 (released, not available again yet); released when: one of them is available again",
 			},
 		}}),
 		guard(
 			"many",
 			v1alpha1.NodeGuardStatus{
 				ObservedGeneration: 1,
-				Nodes:              v1alpha1.GuardCounts{Held: 14},
-				Held:               []v1alpha1.HeldNode{{Node: "node-1"}},
+				Nodes:              v1alpha1.GuardCounts{Waiting: 14},
+				Waiting:            []v1alpha1.WaitingNode{{Node: "node-1"}},
 			},
 		),
 		guard("new", v1alpha1.NodeGuardStatus{}),
@@ -67,12 +63,13 @@ func TestGuardsAreExplained(t *testing.T) {
 			"elsewhere",
 			v1alpha1.NodeGuardStatus{
 				ObservedGeneration: 1,
-				Nodes:              v1alpha1.GuardCounts{Held: 1},
-				Held:               []v1alpha1.HeldNode{{Node: "node-1"}},
+				Nodes:              v1alpha1.GuardCounts{Waiting: 1},
+				Waiting:            []v1alpha1.WaitingNode{{Node: "node-1"}},
 				Released:           []v1alpha1.ReleasedNode{{Node: "node-2"}},
 			},
 		),
 	}
+	guards[3].Spec.Release.DeadlineSeconds = new(int32(3 * 60 * 60))
 	drawn(t, "guards", func(width int) []text.Line {
 		return Guards(guards, &plan.Node{Name: "node-3", Unschedulable: true}, now, width)
 	})

@@ -35,7 +35,7 @@ func Headline(job *v1alpha1.NodeJob, reason string) string {
 	n := &job.Status.Nodes
 	switch reason {
 	case v1alpha1.ReasonAllNodesDone:
-		if n.Expired > 0 && n.Expired == n.Matched {
+		if n.Expired > 0 && n.Expired == n.Total {
 			return "No longer needed"
 		}
 	case v1alpha1.ReasonInProgress:

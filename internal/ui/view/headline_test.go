@@ -12,7 +12,7 @@ import (
 )
 
 func TestHeadlinesAreWords(t *testing.T) {
-	counts := v1alpha1.NodeCounts{Matched: 4, Done: 2, Running: 1, Failed: 1, NonCompliant: 2}
+	counts := v1alpha1.NodeCounts{Total: 4, Done: 2, Running: 1, Failed: 1, NonCompliant: 2}
 	for reason, want := range map[string]string{
 		v1alpha1.ReasonAllNodesDone:           "Done",
 		v1alpha1.ReasonInProgress:             "Running",
@@ -33,11 +33,11 @@ func TestHeadlinesAreWords(t *testing.T) {
 			t.Errorf("%s: %q, want %q", reason, got, want)
 		}
 	}
-	waiting := job(func(j *v1alpha1.NodeJob) { j.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Waiting: 1} })
+	waiting := job(func(j *v1alpha1.NodeJob) { j.Status.Nodes = v1alpha1.NodeCounts{Total: 1, Waiting: 1} })
 	if got := Headline(waiting, v1alpha1.ReasonInProgress); got != "Waiting" {
 		t.Errorf("a rollout in which no node runs: %q", got)
 	}
-	expired := job(func(j *v1alpha1.NodeJob) { j.Status.Nodes = v1alpha1.NodeCounts{Matched: 2, Done: 2, Expired: 2} })
+	expired := job(func(j *v1alpha1.NodeJob) { j.Status.Nodes = v1alpha1.NodeCounts{Total: 2, Done: 2, Expired: 2} })
 	if got := Headline(expired, v1alpha1.ReasonAllNodesDone); got != "No longer needed" {
 		t.Errorf("a task that has expired on all nodes: %q", got)
 	}
@@ -45,7 +45,7 @@ func TestHeadlinesAreWords(t *testing.T) {
 
 // TestJudgedCountsWhereTheTaskIsDoneNow has nodes that count as done in the status, and on which the task is not in effect.
 func TestJudgedCountsWhereTheTaskIsDoneNow(t *testing.T) {
-	nodes := v1alpha1.NodeCounts{Matched: 8, Done: 6, Failed: 1, Waiting: 1, Expired: 1, NonCompliant: 2}
+	nodes := v1alpha1.NodeCounts{Total: 8, Done: 6, Failed: 1, Waiting: 1, Expired: 1, NonCompliant: 2}
 	for name, tt := range map[string]struct {
 		change func(*v1alpha1.NodeJob)
 		want   string

@@ -53,7 +53,7 @@ func (l List) row(job *v1alpha1.NodeJob) []text.Line {
 	}
 	judged, _ := Judged(job)
 	row := []text.Line{
-		text.Of(job.Name), found(text.Toned(tone, reason), job), text.Of(number(n.Done) + "/" + number(n.Matched)), text.Of(number(n.Running)), failed,
+		text.Of(job.Name), found(text.Toned(tone, reason), job), text.Of(number(n.Done) + "/" + number(n.Total)), text.Of(number(n.Running)), failed,
 		text.Of(step), text.Of(ago(l.Now, job.CreationTimestamp.Time)), progressBar(listBar, judged.Done+judged.Expired, judged.Running, judged.Waiting, judged.Failed+drifted(job)),
 	}
 	if l.Wide {

@@ -18,7 +18,7 @@ import (
 
 func TestWhatANodeJobNeedsAUserFor(t *testing.T) {
 	failed := func(j *v1alpha1.NodeJob, nodes int32, said string) {
-		j.Status.Nodes = v1alpha1.NodeCounts{Matched: 4, Done: 1, Failed: nodes}
+		j.Status.Nodes = v1alpha1.NodeCounts{Total: 4, Done: 1, Failed: nodes}
 		j.Status.Failures = []v1alpha1.NodeFailure{
 			{Node: "node-1", Retrying: true},
 			{Node: "node-2", Reason: "TaskFailed", ExitCode: new(int32(1)), Message: said, FinishedAt: at(4 * time.Minute)},

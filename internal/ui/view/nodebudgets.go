@@ -116,8 +116,8 @@ func (b NodeBudgets) unlimited() string {
 	first := &b.Selecting[0]
 	said := "NodeDisruptionBudget " + first.Budget.Name + " selects " + b.Node.Name
 	switch {
-	case first.Budget.Spec.Enforcement == v1alpha1.BudgetAudit:
-		return said + ", and only reports (enforcement: Audit)"
+	case first.Budget.Spec.Enforcement == v1alpha1.BudgetReport:
+		return said + ", and only reports (enforcement: Report)"
 	case !first.ExemptUntil.IsZero():
 		return b.exempt(first)
 	}

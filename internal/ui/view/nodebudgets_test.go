@@ -63,7 +63,7 @@ func TestBudgetsOfANodeInASentence(t *testing.T) {
 		"available, with an open window": {
 			node: "node-1", seat: seat, seen: true, selecting: selecting(production(func(b *v1alpha1.NodeDisruptionBudget) {
 				b.Status.DisruptionsAllowed = 2
-				b.Spec.Windows = []v1alpha1.BudgetWindow{{Schedule: "0 12 * * *", DurationSeconds: 3600}}
+				b.Spec.Windows = []v1alpha1.BudgetWindow{{Schedule: "0 14 * * *", DurationSeconds: 3600}}
 				b.Status.Window = &v1alpha1.BudgetWindowStatus{ClosesAt: metav1.NewTime(now.Add(30 * time.Minute))}
 			})),
 			want: "NodeDisruptionBudget production limits node-1: it is available; 2 disruptions may begin until 13:00:00 UTC (in 30m).",
@@ -101,7 +101,7 @@ func TestBudgetsOfANodeInASentence(t *testing.T) {
 		"another window that only reports": {
 			node: "node-1", seat: seat, seen: true, selecting: selecting(night, func() v1alpha1.NodeDisruptionBudget {
 				b := windowed("audited", "30 2 * * TUE", 3600)
-				b.Spec.Enforcement = v1alpha1.BudgetAudit
+				b.Spec.Enforcement = v1alpha1.BudgetReport
 				return b
 			}()),
 			want: "NodeDisruptionBudget night limits node-1: it is available; NodeDisruptionBudget night is closed until its next window " +
@@ -170,15 +170,15 @@ func TestBudgetsOfANodeInASentence(t *testing.T) {
 		"audit": {
 			node: "node-1", selecting: selecting(ndb("audited", ready, v1alpha1.ReasonFrozen, "", func(b *v1alpha1.NodeDisruptionBudget) {
 				freeze(b)
-				b.Spec.Enforcement = v1alpha1.BudgetAudit
+				b.Spec.Enforcement = v1alpha1.BudgetReport
 			})),
-			want: "NodeDisruptionBudget audited selects node-1, and only reports (enforcement: Audit).",
+			want: "NodeDisruptionBudget audited selects node-1, and only reports (enforcement: Report).",
 		},
 		"audit beside a budget that limits": {
 			node: "node-1", seat: seat, seen: true,
 			selecting: selecting(ndb("audited", ready, v1alpha1.ReasonFrozen, "", func(b *v1alpha1.NodeDisruptionBudget) {
 				freeze(b)
-				b.Spec.Enforcement = v1alpha1.BudgetAudit
+				b.Spec.Enforcement = v1alpha1.BudgetReport
 			}), zones),
 			want: "NodeDisruptionBudget zones limits node-1: it is available; 1 disruption may begin.",
 		},

@@ -334,8 +334,12 @@ func (p Plan) gate() string {
 		return ""
 	}
 	which := "each node that joins"
-	if gate.Scope == v1alpha1.GateAll {
+	switch gate.Nodes {
+	case v1alpha1.GateAll:
 		which = "each node that is not done"
+	case v1alpha1.GateJoiningAndRebooted:
+		which = "each node that joins or has rebooted"
+	case v1alpha1.GateJoining:
 	}
 	return fmt.Sprintf("%s has the taint %s=%s:%s until the task has succeeded there", which, v1alpha1.GateKey(p.Job), v1alpha1.GateValue, v1alpha1.GateEffectOf(p.Job))
 }

@@ -68,7 +68,7 @@ func TestThePlanOfAFile(t *testing.T) {
 			gated := job(func(j *v1alpha1.NodeJob) {
 				j.Spec.Gate, j.Spec.RemoveLabels = &v1alpha1.GateSpec{
 					Effect: v1alpha1.GateNoExecute,
-					Scope:  v1alpha1.GateAll,
+					Nodes:  v1alpha1.GateAll,
 				}, []string{
 					"setup.example/requested",
 				}

@@ -182,7 +182,7 @@ func (s Status) facts() []text.Line {
 	if failed := meta.FindStatusCondition(job.Status.Conditions, v1alpha1.ConditionRollbackFailed); failed != nil && failed.Status == metav1.ConditionTrue && job.DeletionTimestamp.IsZero() {
 		lines = append(lines, s.wrapped("ROLLBACK", text.Bad, failed.Message)...)
 	}
-	if job.Status.Nodes.Matched > 0 {
+	if job.Status.Nodes.Total > 0 {
 		lines = append(lines, s.wrapped("Nodes", text.Plain, counts(job))...)
 	}
 	if s.Estimate != nil {
@@ -353,7 +353,7 @@ func counts(job *v1alpha1.NodeJob) string {
 			parts = append(parts, fmt.Sprintf("%d %s", p.n, p.what))
 		}
 	}
-	line := fmt.Sprint(n.Matched) + of + strings.Join(parts, ", ")
+	line := fmt.Sprint(n.Total) + of + strings.Join(parts, ", ")
 	var undone []string
 	if n.RollbackPending > 0 {
 		undone = append(undone, fmt.Sprintf("%d to be rolled back", n.RollbackPending))

@@ -63,7 +63,7 @@ func audited(j *v1alpha1.NodeJob, nonCompliant int32) {
 		j, v1alpha1.ConditionComplete, v1alpha1.ReasonNonCompliant,
 		fmt.Sprintf("%d of 4 nodes are compliant, %d not compliant (node-1: PermitRootLogin is yes; node-2)", 4-nonCompliant, nonCompliant),
 	)
-	j.Status.Nodes = v1alpha1.NodeCounts{Matched: 4, Done: 4, NonCompliant: nonCompliant}
+	j.Status.Nodes = v1alpha1.NodeCounts{Total: 4, Done: 4, NonCompliant: nonCompliant}
 	rollout(j, "all", v1alpha1.StepStatus{Name: "all", Nodes: 4, Done: 4})
 	j.Status.Rollout.StableAt = at(time.Hour)
 }
@@ -93,7 +93,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 		}},
 		"done-everywhere": {Job: job(func(j *v1alpha1.NodeJob) {
 			stands(j, v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "3 of 3 nodes are done")
-			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 3}
+			j.Status.Nodes = v1alpha1.NodeCounts{Total: 3, Done: 3}
 			rollout(
 				j,
 				"all",
@@ -110,7 +110,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 				v1alpha1.ReasonAllNodesDone,
 				"3 of 3 nodes are done; 9 nodes are excluded by a taint, 1 node is excluded by the operating system",
 			)
-			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 3, Excluded: 10}
+			j.Status.Nodes = v1alpha1.NodeCounts{Total: 3, Done: 3, Excluded: 10}
 			j.Status.Excluded = []v1alpha1.ExcludedNodes{
 				{
 					Nodes:   5,
@@ -138,7 +138,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 				v1alpha1.ReasonSoaking,
 				"1 of 3 nodes are done; waiting: 2 WaitingForStep (node-2, …); step canary soaks until 2026-07-01T12:37:00Z",
 			)
-			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 1, Waiting: 2}
+			j.Status.Nodes = v1alpha1.NodeCounts{Total: 3, Done: 1, Waiting: 2}
 			j.Spec.Rollout.PromoteTo = "staging"
 			rollout(
 				j,
@@ -162,7 +162,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 					j,
 				),
 			)
-			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Failed: 1, Waiting: 2, RollbackFailed: 1}
+			j.Status.Nodes = v1alpha1.NodeCounts{Total: 3, Failed: 1, Waiting: 2, RollbackFailed: 1}
 			j.Status.Conditions = append(
 				j.Status.Conditions,
 				metav1.Condition{Type: v1alpha1.ConditionRollbackFailed, Status: metav1.ConditionTrue,
@@ -210,7 +210,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 				v1alpha1.ReasonPodNameTaken,
 				"1 of 2 nodes are done; the manager cannot continue on 1 node (node-2)",
 			)
-			j.Status.Nodes = v1alpha1.NodeCounts{Matched: 2, Done: 1, Waiting: 1}
+			j.Status.Nodes = v1alpha1.NodeCounts{Total: 2, Done: 1, Waiting: 1}
 			j.Status.NodeProblems = []v1alpha1.NodeProblem{{Node: "node-2", Reason: v1alpha1.ReasonPodNameTaken, Since: at(5 * time.Minute),
 				Message: "pod somaxconn-7d9f2c41-x belongs to another owner\x1b[2J: delete it, and the manager continues automatically"}}
 		})},
@@ -223,7 +223,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 					v1alpha1.ReasonPodNotStarting,
 					"on 1 node the pod does not start (node-2: ImagePullBackOff: image registry.example/tool:1). Check the image's name",
 				)
-				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3, Done: 1, Running: 2}
+				j.Status.Nodes = v1alpha1.NodeCounts{Total: 3, Done: 1, Running: 2}
 				j.Status.Gate = &v1alpha1.GateStatus{Key: "node-setup.everynode.dev/somaxconn", Effect: v1alpha1.GateNoSchedule, Closed: 2}
 				j.Status.Conditions = append(
 					j.Status.Conditions,
@@ -245,7 +245,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 			Job: job(func(j *v1alpha1.NodeJob) {
 				stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonSuspended, "spec.suspend is true")
 				j.Spec.Suspend = true
-				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Waiting: 1}
+				j.Status.Nodes = v1alpha1.NodeCounts{Total: 1, Waiting: 1}
 				j.Status.Failures = []v1alpha1.NodeFailure{
 					{Node: "node-1", Attempts: 1, Retrying: true, Reason: "Disrupted", FinishedAt: at(time.Minute)},
 				}
@@ -270,7 +270,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 						Message: "the rollback also failed on 1 node",
 					},
 				)
-				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 1, Failed: 1}
+				j.Status.Nodes = v1alpha1.NodeCounts{Total: 1, Failed: 1}
 				rollout(j, "all", v1alpha1.StepStatus{Name: "all", Nodes: 1, Done: 1})
 				j.Status.Failures = []v1alpha1.NodeFailure{
 					{Node: "node-1", Attempts: 2, FinishedAt: at(time.Minute), Rollback: "RollbackFailed", RollbackMessage: "no way back"},
@@ -282,7 +282,7 @@ func TestStatusAsPeopleSeeIt(t *testing.T) {
 				stands(j, v1alpha1.ConditionReconciling, v1alpha1.ReasonRollingBack, "2 nodes are still to be rolled back")
 				deleted := at(time.Minute)
 				j.DeletionTimestamp, j.Spec.DeletionPolicy = &deleted, v1alpha1.DeletionRollback
-				j.Status.Nodes = v1alpha1.NodeCounts{Matched: 2, Running: 1, Waiting: 1}
+				j.Status.Nodes = v1alpha1.NodeCounts{Total: 2, Running: 1, Waiting: 1}
 			}),
 			RunningUnknown: "what runs cannot be seen: jane may not list pods in namespace node-setup",
 		},
@@ -307,7 +307,7 @@ func thousands() Status {
 			v1alpha1.ReasonInProgress,
 			"1203 of 3000 nodes are done, 14 failed, 300 running; waiting: 1483 WaitingForSlot (ip-10-0-4-17.eu-west-1.compute.internal, …)",
 		)
-		j.Status.Nodes = v1alpha1.NodeCounts{Matched: 3000, Done: 1203, Running: 300, Waiting: 1483, Failed: 14, RolledBack: 12}
+		j.Status.Nodes = v1alpha1.NodeCounts{Total: 3000, Done: 1203, Running: 300, Waiting: 1483, Failed: 14, RolledBack: 12}
 		rollout(
 			j,
 			"all",
@@ -352,7 +352,7 @@ func TestAListAsPeopleSeeIt(t *testing.T) {
 	big := thousands().Job
 	small := job(func(j *v1alpha1.NodeJob) {
 		stands(j, v1alpha1.ConditionComplete, v1alpha1.ReasonAllNodesDone, "3 of 3 nodes are done")
-		j.Name, j.Status.Nodes = "max-map-count", v1alpha1.NodeCounts{Matched: 3, Done: 3}
+		j.Name, j.Status.Nodes = "max-map-count", v1alpha1.NodeCounts{Total: 3, Done: 3}
 	})
 	fresh := job(func(j *v1alpha1.NodeJob) {
 		j.Name, j.Namespace, j.Status = "facts", "default", v1alpha1.NodeJobStatus{}
@@ -527,7 +527,7 @@ func treeOf(waiting int) Status {
 			v1alpha1.StepStatus{Name: "all", Nodes: int32(waiting)},
 		)
 		j.Status.Nodes = v1alpha1.NodeCounts{
-			Matched:  int32(8 + 2*waiting),
+			Total:    int32(8 + 2*waiting),
 			Done:     3,
 			Running:  3,
 			Failed:   1,

@@ -64,7 +64,7 @@ func done(nodes int32) func([]v1alpha1.NodeJob) bool {
 	return func(jobs []v1alpha1.NodeJob) bool {
 		for i := range jobs {
 			n := jobs[i].Status.Nodes
-			if jobs[i].Status.ObservedGeneration != jobs[i].Generation || n.Matched != nodes || n.Done != nodes {
+			if jobs[i].Status.ObservedGeneration != jobs[i].Generation || n.Total != nodes || n.Done != nodes {
 				return false
 			}
 		}

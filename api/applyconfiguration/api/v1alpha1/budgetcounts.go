@@ -7,18 +7,18 @@ package v1alpha1
 //
 // BudgetCounts is the number of selected nodes in each state.
 type BudgetCountsApplyConfiguration struct {
-	// selected is the number of selected nodes.
-	Selected *int32 `json:"selected,omitempty"`
-	// joining is the number of selected nodes that are exempt because they were created a short time ago.
-	Joining *int32 `json:"joining,omitempty"`
-	// seats is the number of nodes with a ready seat. It is 0 with enforcement Audit.
+	// total is the number of selected nodes.
+	Total *int32 `json:"total,omitempty"`
+	// exempt is the number of selected nodes that are exempt because they were created a short time ago.
+	Exempt *int32 `json:"exempt,omitempty"`
+	// seats is the number of nodes with a ready seat. It is 0 with enforcement Report.
 	Seats *int32 `json:"seats,omitempty"`
 	// unavailable is the number of nodes that use the budget.
 	Unavailable *int32 `json:"unavailable,omitempty"`
 	// waiting is the number of nodes that wait for the budget.
 	Waiting *int32 `json:"waiting,omitempty"`
 	// exceeding is how many more nodes are unavailable than the limits allow, such as nodes that have failed, or that were drained
-	// without evictions. A limit of 0 does not count. It is 0 with enforcement Audit.
+	// without evictions. A limit of 0 does not count. It is 0 with enforcement Report.
 	Exceeding *int32 `json:"exceeding,omitempty"`
 }
 
@@ -28,19 +28,19 @@ func BudgetCounts() *BudgetCountsApplyConfiguration {
 	return &BudgetCountsApplyConfiguration{}
 }
 
-// WithSelected sets the Selected field in the declarative configuration to the given value
+// WithTotal sets the Total field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Selected field is set to the value of the last call.
-func (b *BudgetCountsApplyConfiguration) WithSelected(value int32) *BudgetCountsApplyConfiguration {
-	b.Selected = &value
+// If called multiple times, the Total field is set to the value of the last call.
+func (b *BudgetCountsApplyConfiguration) WithTotal(value int32) *BudgetCountsApplyConfiguration {
+	b.Total = &value
 	return b
 }
 
-// WithJoining sets the Joining field in the declarative configuration to the given value
+// WithExempt sets the Exempt field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Joining field is set to the value of the last call.
-func (b *BudgetCountsApplyConfiguration) WithJoining(value int32) *BudgetCountsApplyConfiguration {
-	b.Joining = &value
+// If called multiple times, the Exempt field is set to the value of the last call.
+func (b *BudgetCountsApplyConfiguration) WithExempt(value int32) *BudgetCountsApplyConfiguration {
+	b.Exempt = &value
 	return b
 }
 

@@ -11,10 +11,6 @@ type BudgetWindowApplyConfiguration struct {
 	//
 	// Example: "0 2 * * SUN"
 	Schedule *string `json:"schedule,omitempty"`
-	// timeZone is the time zone of the schedule, as a name of the IANA time zone database. The default is UTC.
-	//
-	// Example: Europe/Berlin
-	TimeZone *string `json:"timeZone,omitempty"`
 	// durationSeconds is how long the window stays open in seconds: 60 to 604800.
 	DurationSeconds *int32 `json:"durationSeconds,omitempty"`
 }
@@ -30,14 +26,6 @@ func BudgetWindow() *BudgetWindowApplyConfiguration {
 // If called multiple times, the Schedule field is set to the value of the last call.
 func (b *BudgetWindowApplyConfiguration) WithSchedule(value string) *BudgetWindowApplyConfiguration {
 	b.Schedule = &value
-	return b
-}
-
-// WithTimeZone sets the TimeZone field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the TimeZone field is set to the value of the last call.
-func (b *BudgetWindowApplyConfiguration) WithTimeZone(value string) *BudgetWindowApplyConfiguration {
-	b.TimeZone = &value
 	return b
 }
 

@@ -17,8 +17,6 @@ type EnvVarSourceApplyConfiguration struct {
 	SecretKeyRef *v1.SecretKeySelector `json:"secretKeyRef,omitempty"`
 	// fieldRef selects a field of the pod, as in a container.
 	FieldRef *v1.ObjectFieldSelector `json:"fieldRef,omitempty"`
-	// resourceFieldRef selects a resource of the container, as in a container.
-	ResourceFieldRef *v1.ResourceFieldSelector `json:"resourceFieldRef,omitempty"`
 	// nodeFieldRef selects a field of the Node on which the pod runs. The manager reads the value when it creates the pod.
 	NodeFieldRef *NodeFieldSelectorApplyConfiguration `json:"nodeFieldRef,omitempty"`
 }
@@ -50,14 +48,6 @@ func (b *EnvVarSourceApplyConfiguration) WithSecretKeyRef(value v1.SecretKeySele
 // If called multiple times, the FieldRef field is set to the value of the last call.
 func (b *EnvVarSourceApplyConfiguration) WithFieldRef(value v1.ObjectFieldSelector) *EnvVarSourceApplyConfiguration {
 	b.FieldRef = &value
-	return b
-}
-
-// WithResourceFieldRef sets the ResourceFieldRef field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ResourceFieldRef field is set to the value of the last call.
-func (b *EnvVarSourceApplyConfiguration) WithResourceFieldRef(value v1.ResourceFieldSelector) *EnvVarSourceApplyConfiguration {
-	b.ResourceFieldRef = &value
 	return b
 }
 

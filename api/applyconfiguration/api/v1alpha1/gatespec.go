@@ -19,12 +19,11 @@ type GateSpecApplyConfiguration struct {
 	Key *string `json:"key,omitempty"`
 	// effect is the effect of the taint: NoSchedule, which is the default, or NoExecute, which also evicts running pods.
 	Effect *apiv1alpha1.GateEffect `json:"effect,omitempty"`
-	// scope is Joining, which is the default, or All. Joining taints nodes that are created from now on. All also taints existing
-	// nodes until they are done.
-	Scope *apiv1alpha1.GateScope `json:"scope,omitempty"`
-	// onReboot taints a node again after it has rebooted, until the task has run again. It requires rerun.onReboot. The taint is added
-	// when the manager observes the new boot, so pods that were on the node before may start earlier.
-	OnReboot *bool `json:"onReboot,omitempty"`
+	// nodes is Joining, which is the default, JoiningAndRebooted or All. Joining taints nodes that are created from now on.
+	// JoiningAndRebooted also taints a node again after it has rebooted, until the task has run again, and requires rerun.onReboot. The
+	// taint is added when the manager observes the new boot, so pods that were on the node before may start earlier. All also taints
+	// existing nodes until they are done, and with rerun.onReboot, nodes that have rebooted.
+	Nodes *apiv1alpha1.GateNodes `json:"nodes,omitempty"`
 }
 
 // GateSpecApplyConfiguration constructs a declarative configuration of the GateSpec type for use with
@@ -49,18 +48,10 @@ func (b *GateSpecApplyConfiguration) WithEffect(value apiv1alpha1.GateEffect) *G
 	return b
 }
 
-// WithScope sets the Scope field in the declarative configuration to the given value
+// WithNodes sets the Nodes field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Scope field is set to the value of the last call.
-func (b *GateSpecApplyConfiguration) WithScope(value apiv1alpha1.GateScope) *GateSpecApplyConfiguration {
-	b.Scope = &value
-	return b
-}
-
-// WithOnReboot sets the OnReboot field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the OnReboot field is set to the value of the last call.
-func (b *GateSpecApplyConfiguration) WithOnReboot(value bool) *GateSpecApplyConfiguration {
-	b.OnReboot = &value
+// If called multiple times, the Nodes field is set to the value of the last call.
+func (b *GateSpecApplyConfiguration) WithNodes(value apiv1alpha1.GateNodes) *GateSpecApplyConfiguration {
+	b.Nodes = &value
 	return b
 }

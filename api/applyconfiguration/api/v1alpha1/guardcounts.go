@@ -7,14 +7,14 @@ package v1alpha1
 //
 // GuardCounts is the number of guarded nodes in each state.
 type GuardCountsApplyConfiguration struct {
-	// guarded is the number of nodes on which a pod of the target runs or should run.
-	Guarded *int32 `json:"guarded,omitempty"`
+	// total is the number of guarded nodes: those on which a pod of the target runs or should run.
+	Total *int32 `json:"total,omitempty"`
 	// ready is the number of companions that are ready.
 	Ready *int32 `json:"ready,omitempty"`
 	// updated is the number of companions with the current revision.
 	Updated *int32 `json:"updated,omitempty"`
-	// held is the number of nodes that have a release request and are not released yet.
-	Held *int32 `json:"held,omitempty"`
+	// waiting is the number of nodes that have a release request and are not released yet.
+	Waiting *int32 `json:"waiting,omitempty"`
 	// released is the number of released nodes that are not available again yet.
 	Released *int32 `json:"released,omitempty"`
 	// unavailable is the number of nodes that are released, not Ready, or without a ready pod of the target.
@@ -27,11 +27,11 @@ func GuardCounts() *GuardCountsApplyConfiguration {
 	return &GuardCountsApplyConfiguration{}
 }
 
-// WithGuarded sets the Guarded field in the declarative configuration to the given value
+// WithTotal sets the Total field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Guarded field is set to the value of the last call.
-func (b *GuardCountsApplyConfiguration) WithGuarded(value int32) *GuardCountsApplyConfiguration {
-	b.Guarded = &value
+// If called multiple times, the Total field is set to the value of the last call.
+func (b *GuardCountsApplyConfiguration) WithTotal(value int32) *GuardCountsApplyConfiguration {
+	b.Total = &value
 	return b
 }
 
@@ -51,11 +51,11 @@ func (b *GuardCountsApplyConfiguration) WithUpdated(value int32) *GuardCountsApp
 	return b
 }
 
-// WithHeld sets the Held field in the declarative configuration to the given value
+// WithWaiting sets the Waiting field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Held field is set to the value of the last call.
-func (b *GuardCountsApplyConfiguration) WithHeld(value int32) *GuardCountsApplyConfiguration {
-	b.Held = &value
+// If called multiple times, the Waiting field is set to the value of the last call.
+func (b *GuardCountsApplyConfiguration) WithWaiting(value int32) *GuardCountsApplyConfiguration {
+	b.Waiting = &value
 	return b
 }
 

@@ -32,7 +32,7 @@ type MaintenanceSpecApplyConfiguration struct {
 	// Example: 1 or "10%"
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// ignoreWindowsOn are the names of nodes on which the task may start outside of the windows of NodeDisruptionBudgets. Limits, freezes,
-	// exceptDates, secondsBetween and requires of budgets apply to these nodes too. To create or change a NodeJob with this field, a user
+	// exceptDates, paceSeconds and requirements of budgets apply to these nodes too. To create or change a NodeJob with this field, a user
 	// needs the right ignore-windows. It is not part of the revision.
 	//
 	// Example: ["node-7"]

@@ -5,10 +5,11 @@ package v1alpha1
 // NodeCountsApplyConfiguration represents a declarative configuration of the NodeCounts type for use
 // with apply.
 //
-// NodeCounts is the number of matching nodes in each state: matched = done + running + waiting + failed.
+// NodeCounts is the number of matching nodes in each state: total = done + running + waiting + failed.
 type NodeCountsApplyConfiguration struct {
-	// matched is the number of nodes that are selected and have no untolerated taint, or that have run the task before they got one.
-	Matched *int32 `json:"matched,omitempty"`
+	// total is the number of matching nodes: those that are selected and have no untolerated taint, or that have run the task before they
+	// got one.
+	Total *int32 `json:"total,omitempty"`
 	// done is the number of nodes that are done with the current revision. With rerun.onRevisionChange false, any revision counts.
 	Done *int32 `json:"done,omitempty"`
 	// running is the number of nodes with an attempt.
@@ -40,11 +41,11 @@ func NodeCounts() *NodeCountsApplyConfiguration {
 	return &NodeCountsApplyConfiguration{}
 }
 
-// WithMatched sets the Matched field in the declarative configuration to the given value
+// WithTotal sets the Total field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Matched field is set to the value of the last call.
-func (b *NodeCountsApplyConfiguration) WithMatched(value int32) *NodeCountsApplyConfiguration {
-	b.Matched = &value
+// If called multiple times, the Total field is set to the value of the last call.
+func (b *NodeCountsApplyConfiguration) WithTotal(value int32) *NodeCountsApplyConfiguration {
+	b.Total = &value
 	return b
 }
 

@@ -20,38 +20,39 @@ type NodeDisruptionBudgetSpecApplyConfiguration struct {
 	//
 	// Example: {matchLabels: {pool: production}}
 	Selector *v1.LabelSelectorApplyConfiguration `json:"selector,omitempty"`
-	// scope is Disruptions or Tasks. Disruptions, the default, limits what makes nodes unavailable: drains, and NodeJobs that cordon,
-	// drain or reboot. With Tasks, no NodeJob starts anything on the selected nodes while the budget is closed.
-	Scope *apiv1alpha1.BudgetScope `json:"scope,omitempty"`
+	// appliesTo is Disruptions or AllTasks. Disruptions, the default, limits what makes nodes unavailable: drains, and NodeJobs that
+	// cordon, drain or reboot. With AllTasks, no NodeJob starts anything on the selected nodes while the budget is closed.
+	AppliesTo *apiv1alpha1.BudgetAppliesTo `json:"appliesTo,omitempty"`
 	// limits are how many nodes may be unavailable at the same time: at most 8. All must hold.
 	Limits []BudgetLimitApplyConfiguration `json:"limits,omitempty"`
 	// windows are the times at which a disruption may begin: at most 16. If unset, it may begin at any time. What has begun is not
 	// stopped at the end of a window. A NodeJob starts on a node only if its time limits end within the window.
 	Windows []BudgetWindowApplyConfiguration `json:"windows,omitempty"`
 	// exceptDates are dates on which no disruption begins, each as YYYY-MM-DD, or as YYYY-MM-DD/YYYY-MM-DD with the first and the last
-	// date: at most 64. A date is that of the time zone of each window; without windows, of exceptTimeZone.
+	// date: at most 64.
 	//
 	// Example: ["2026-12-24/2027-01-02"]
 	ExceptDates []string `json:"exceptDates,omitempty"`
-	// exceptTimeZone is the time zone of exceptDates if there are no windows, as a name of the IANA time zone database. The default is
-	// UTC.
-	ExceptTimeZone *string `json:"exceptTimeZone,omitempty"`
-	// secondsBetween is the minimum time in seconds between the end of one disruption and the begin of the next: 0 to 604800. The
+	// timeZone is the time zone of windows and exceptDates, as a name of the IANA time zone database. The default is UTC.
+	//
+	// Example: Europe/Berlin
+	TimeZone *string `json:"timeZone,omitempty"`
+	// paceSeconds is the minimum time in seconds between the end of one disruption and the begin of the next: 0 to 604800. The
 	// default is 0.
-	SecondsBetween *int32 `json:"secondsBetween,omitempty"`
-	// requires are requirements that must all be met before a disruption begins: at most 8. The manager checks each every 15 seconds. A
+	PaceSeconds *int32 `json:"paceSeconds,omitempty"`
+	// requirements are what must all be met before a disruption begins: at most 8. The manager checks each every 15 seconds. A
 	// requirement that cannot be checked is not met. What has begun is not stopped.
-	Requires []BudgetRequirementApplyConfiguration `json:"requires,omitempty"`
+	Requirements []BudgetRequirementApplyConfiguration `json:"requirements,omitempty"`
 	// joiningNodes is Exempt or Included. With Exempt, the default, a node is not limited and does not count until 10 minutes after it
 	// was created, so that a NodeJob can prepare it at once.
 	JoiningNodes *apiv1alpha1.JoiningNodes `json:"joiningNodes,omitempty"`
-	// enforcement is Enforce or Audit. Enforce is the default. With Audit, the status shows what the budget would allow, and nothing
+	// enforcement is Enforce or Report. Enforce is the default. With Report, the status shows what the budget would allow, and nothing
 	// is held.
 	Enforcement *apiv1alpha1.BudgetEnforcement `json:"enforcement,omitempty"`
 	// expiresAt is the time from which the budget has no effect. If unset, it does not expire.
 	ExpiresAt *metav1.Time `json:"expiresAt,omitempty"`
-	// reason says why the budget exists, for those whose work waits for it: at most 1024 characters.
-	Reason *string `json:"reason,omitempty"`
+	// description says why the budget exists, for those whose work waits for it: at most 1024 characters.
+	Description *string `json:"description,omitempty"`
 }
 
 // NodeDisruptionBudgetSpecApplyConfiguration constructs a declarative configuration of the NodeDisruptionBudgetSpec type for use with
@@ -68,11 +69,11 @@ func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithSelector(value *v1.Labe
 	return b
 }
 
-// WithScope sets the Scope field in the declarative configuration to the given value
+// WithAppliesTo sets the AppliesTo field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Scope field is set to the value of the last call.
-func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithScope(value apiv1alpha1.BudgetScope) *NodeDisruptionBudgetSpecApplyConfiguration {
-	b.Scope = &value
+// If called multiple times, the AppliesTo field is set to the value of the last call.
+func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithAppliesTo(value apiv1alpha1.BudgetAppliesTo) *NodeDisruptionBudgetSpecApplyConfiguration {
+	b.AppliesTo = &value
 	return b
 }
 
@@ -112,31 +113,31 @@ func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithExceptDates(values ...s
 	return b
 }
 
-// WithExceptTimeZone sets the ExceptTimeZone field in the declarative configuration to the given value
+// WithTimeZone sets the TimeZone field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the ExceptTimeZone field is set to the value of the last call.
-func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithExceptTimeZone(value string) *NodeDisruptionBudgetSpecApplyConfiguration {
-	b.ExceptTimeZone = &value
+// If called multiple times, the TimeZone field is set to the value of the last call.
+func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithTimeZone(value string) *NodeDisruptionBudgetSpecApplyConfiguration {
+	b.TimeZone = &value
 	return b
 }
 
-// WithSecondsBetween sets the SecondsBetween field in the declarative configuration to the given value
+// WithPaceSeconds sets the PaceSeconds field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the SecondsBetween field is set to the value of the last call.
-func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithSecondsBetween(value int32) *NodeDisruptionBudgetSpecApplyConfiguration {
-	b.SecondsBetween = &value
+// If called multiple times, the PaceSeconds field is set to the value of the last call.
+func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithPaceSeconds(value int32) *NodeDisruptionBudgetSpecApplyConfiguration {
+	b.PaceSeconds = &value
 	return b
 }
 
-// WithRequires adds the given value to the Requires field in the declarative configuration
+// WithRequirements adds the given value to the Requirements field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Requires field.
-func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithRequires(values ...*BudgetRequirementApplyConfiguration) *NodeDisruptionBudgetSpecApplyConfiguration {
+// If called multiple times, values provided by each call will be appended to the Requirements field.
+func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithRequirements(values ...*BudgetRequirementApplyConfiguration) *NodeDisruptionBudgetSpecApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
-			panic("nil value passed to WithRequires")
+			panic("nil value passed to WithRequirements")
 		}
-		b.Requires = append(b.Requires, *values[i])
+		b.Requirements = append(b.Requirements, *values[i])
 	}
 	return b
 }
@@ -165,10 +166,10 @@ func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithExpiresAt(value metav1.
 	return b
 }
 
-// WithReason sets the Reason field in the declarative configuration to the given value
+// WithDescription sets the Description field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Reason field is set to the value of the last call.
-func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithReason(value string) *NodeDisruptionBudgetSpecApplyConfiguration {
-	b.Reason = &value
+// If called multiple times, the Description field is set to the value of the last call.
+func (b *NodeDisruptionBudgetSpecApplyConfiguration) WithDescription(value string) *NodeDisruptionBudgetSpecApplyConfiguration {
+	b.Description = &value
 	return b
 }

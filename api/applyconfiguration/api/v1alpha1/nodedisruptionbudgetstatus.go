@@ -23,7 +23,7 @@ type NodeDisruptionBudgetStatusApplyConfiguration struct {
 	Waiting []WaitingNodeApplyConfiguration `json:"waiting,omitempty"`
 	// window is the window that is open, or the next one. It is absent without spec.windows, and if no window opens within a year.
 	Window *BudgetWindowStatusApplyConfiguration `json:"window,omitempty"`
-	// requirements are the states of spec.requires, in the same order.
+	// requirements are the states of spec.requirements, in the same order.
 	Requirements []BudgetRequirementStatusApplyConfiguration `json:"requirements,omitempty"`
 	// controllerState is the memory of the manager. It is not for users, and may change in any version.
 	ControllerState *NodeDisruptionBudgetControllerStateApplyConfiguration `json:"controllerState,omitempty"`

@@ -7,7 +7,7 @@ package v1alpha1
 //
 // NodeGuardNotifications is the state of the notifications of a NodeGuard.
 type NodeGuardNotificationsApplyConfiguration struct {
-	// held are the names of the nodes in status.held for which DrainHeld was reported.
+	// held are the names of the nodes in status.waiting for which DrainHeld was reported.
 	Held []string `json:"held,omitempty"`
 	// pending are at most 32 notifications that are not delivered yet, the oldest first. A delivered notification remains in the list
 	// for up to 10 seconds.

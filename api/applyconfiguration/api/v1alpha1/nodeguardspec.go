@@ -24,8 +24,6 @@ type NodeGuardSpecApplyConfiguration struct {
 	MaxUnavailable *intstr.IntOrString `json:"maxUnavailable,omitempty"`
 	// release defines when a node with a release request is released.
 	Release *ReleaseSpecApplyConfiguration `json:"release,omitempty"`
-	// updateStrategy defines how companions are replaced after a change of the template.
-	UpdateStrategy *GuardUpdateStrategyApplyConfiguration `json:"updateStrategy,omitempty"`
 }
 
 // NodeGuardSpecApplyConfiguration constructs a declarative configuration of the NodeGuardSpec type for use with
@@ -63,13 +61,5 @@ func (b *NodeGuardSpecApplyConfiguration) WithMaxUnavailable(value intstr.IntOrS
 // If called multiple times, the Release field is set to the value of the last call.
 func (b *NodeGuardSpecApplyConfiguration) WithRelease(value *ReleaseSpecApplyConfiguration) *NodeGuardSpecApplyConfiguration {
 	b.Release = value
-	return b
-}
-
-// WithUpdateStrategy sets the UpdateStrategy field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the UpdateStrategy field is set to the value of the last call.
-func (b *NodeGuardSpecApplyConfiguration) WithUpdateStrategy(value *GuardUpdateStrategyApplyConfiguration) *NodeGuardSpecApplyConfiguration {
-	b.UpdateStrategy = value
 	return b
 }

@@ -21,8 +21,9 @@ type NodeGuardStatusApplyConfiguration struct {
 	// are released at the same time. The list is written before a PodDisruptionBudget is opened, so that two managers cannot release
 	// too many nodes.
 	Released []ReleasedNodeApplyConfiguration `json:"released,omitempty"`
-	// held are at most 10 nodes that have a release request and are not released yet, in the order in which they are released.
-	Held []HeldNodeApplyConfiguration `json:"held,omitempty"`
+	// waiting are at most 10 nodes that have a release request and are not released yet, in the order in which they are released. Their
+	// until is the time at which release.onDeadline applies. It is absent after that time, and without a deadline.
+	Waiting []WaitingNodeApplyConfiguration `json:"waiting,omitempty"`
 	// authorization shows whether the API server checked the rights of the user when the NodeGuard was written.
 	Authorization *AuthorizationApplyConfiguration `json:"authorization,omitempty"`
 	// controllerState is the memory of the manager. It is not for users, and may change in any version.
@@ -74,15 +75,15 @@ func (b *NodeGuardStatusApplyConfiguration) WithReleased(values ...*ReleasedNode
 	return b
 }
 
-// WithHeld adds the given value to the Held field in the declarative configuration
+// WithWaiting adds the given value to the Waiting field in the declarative configuration
 // and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Held field.
-func (b *NodeGuardStatusApplyConfiguration) WithHeld(values ...*HeldNodeApplyConfiguration) *NodeGuardStatusApplyConfiguration {
+// If called multiple times, values provided by each call will be appended to the Waiting field.
+func (b *NodeGuardStatusApplyConfiguration) WithWaiting(values ...*WaitingNodeApplyConfiguration) *NodeGuardStatusApplyConfiguration {
 	for i := range values {
 		if values[i] == nil {
-			panic("nil value passed to WithHeld")
+			panic("nil value passed to WithWaiting")
 		}
-		b.Held = append(b.Held, *values[i])
+		b.Waiting = append(b.Waiting, *values[i])
 	}
 	return b
 }

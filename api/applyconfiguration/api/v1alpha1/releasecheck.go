@@ -18,9 +18,9 @@ type ReleaseCheckApplyConfiguration struct {
 	ServiceAccountName *string `json:"serviceAccountName,omitempty"`
 	// timeoutSeconds is the time limit of one check in seconds, including the image pull: 1 to 3600. The default is 60.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
-	// intervalSeconds is the time in seconds between the end of a failed check and the start of the next: 5 to 3600. The default is
+	// periodSeconds is the time in seconds between the end of a failed check and the start of the next: 5 to 3600. The default is
 	// 30. A successful check is valid for this time, and for at least 30 seconds.
-	IntervalSeconds *int32 `json:"intervalSeconds,omitempty"`
+	PeriodSeconds *int32 `json:"periodSeconds,omitempty"`
 }
 
 // ReleaseCheckApplyConfiguration constructs a declarative configuration of the ReleaseCheck type for use with
@@ -61,10 +61,10 @@ func (b *ReleaseCheckApplyConfiguration) WithTimeoutSeconds(value int32) *Releas
 	return b
 }
 
-// WithIntervalSeconds sets the IntervalSeconds field in the declarative configuration to the given value
+// WithPeriodSeconds sets the PeriodSeconds field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the IntervalSeconds field is set to the value of the last call.
-func (b *ReleaseCheckApplyConfiguration) WithIntervalSeconds(value int32) *ReleaseCheckApplyConfiguration {
-	b.IntervalSeconds = &value
+// If called multiple times, the PeriodSeconds field is set to the value of the last call.
+func (b *ReleaseCheckApplyConfiguration) WithPeriodSeconds(value int32) *ReleaseCheckApplyConfiguration {
+	b.PeriodSeconds = &value
 	return b
 }

@@ -9,12 +9,13 @@ import (
 // ReleaseSpecApplyConfiguration represents a declarative configuration of the ReleaseSpec type for use
 // with apply.
 //
-// ReleaseSpec defines when a node with a release request is released.
+// ReleaseSpec defines when a node with a release request is released. Without approval and check, maxUnavailable alone decides. With
+// both, the node must be approved, and its check must have succeeded.
 type ReleaseSpecApplyConfiguration struct {
-	// when is the condition in addition to maxUnavailable. TargetsReady, the default, has no further condition: nodes without a ready
-	// pod of the target count as unavailable. Check runs release.check. Approval waits for an annotation of the node.
-	When *apiv1alpha1.ReleaseCondition `json:"when,omitempty"`
-	// check is a pod whose exit code decides whether the node is released. It requires when Check.
+	// approval is Required if a release must be approved with the annotation everynode.dev/approve-release of the node. If unset, no
+	// approval is needed.
+	Approval *apiv1alpha1.ReleaseApproval `json:"approval,omitempty"`
+	// check is a pod whose exit code decides whether the node is released. If unset, nothing is checked.
 	Check *ReleaseCheckApplyConfiguration `json:"check,omitempty"`
 	// deadlineSeconds is the time in seconds after the release request at which onDeadline applies: 1 to 604800. If unset, there is no
 	// deadline.
@@ -31,11 +32,11 @@ func ReleaseSpec() *ReleaseSpecApplyConfiguration {
 	return &ReleaseSpecApplyConfiguration{}
 }
 
-// WithWhen sets the When field in the declarative configuration to the given value
+// WithApproval sets the Approval field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the When field is set to the value of the last call.
-func (b *ReleaseSpecApplyConfiguration) WithWhen(value apiv1alpha1.ReleaseCondition) *ReleaseSpecApplyConfiguration {
-	b.When = &value
+// If called multiple times, the Approval field is set to the value of the last call.
+func (b *ReleaseSpecApplyConfiguration) WithApproval(value apiv1alpha1.ReleaseApproval) *ReleaseSpecApplyConfiguration {
+	b.Approval = &value
 	return b
 }
 

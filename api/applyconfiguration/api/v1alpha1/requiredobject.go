@@ -20,11 +20,11 @@ type RequiredObjectApplyConfiguration struct {
 	Namespace *string `json:"namespace,omitempty"`
 	// name is the name of the object.
 	Name *string `json:"name,omitempty"`
-	// cel is an expression of the Common Expression Language (CEL) about the variable object, which must be true: at most 1024
+	// expression is an expression of the Common Expression Language (CEL) about the variable object, which must be true: at most 1024
 	// characters.
 	//
 	// Example: object.status.ceph.health == 'HEALTH_OK'
-	CEL *string `json:"cel,omitempty"`
+	Expression *string `json:"expression,omitempty"`
 }
 
 // RequiredObjectApplyConfiguration constructs a declarative configuration of the RequiredObject type for use with
@@ -65,10 +65,10 @@ func (b *RequiredObjectApplyConfiguration) WithName(value string) *RequiredObjec
 	return b
 }
 
-// WithCEL sets the CEL field in the declarative configuration to the given value
+// WithExpression sets the Expression field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the CEL field is set to the value of the last call.
-func (b *RequiredObjectApplyConfiguration) WithCEL(value string) *RequiredObjectApplyConfiguration {
-	b.CEL = &value
+// If called multiple times, the Expression field is set to the value of the last call.
+func (b *RequiredObjectApplyConfiguration) WithExpression(value string) *RequiredObjectApplyConfiguration {
+	b.Expression = &value
 	return b
 }

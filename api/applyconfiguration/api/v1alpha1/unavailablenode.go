@@ -9,6 +9,7 @@ import (
 // UnavailableNodeApplyConfiguration represents a declarative configuration of the UnavailableNode type for use
 // with apply.
 //
+// What the status of several kinds has in common.
 // UnavailableNode is a node that uses the budget.
 type UnavailableNodeApplyConfiguration struct {
 	// node is the name of the node.

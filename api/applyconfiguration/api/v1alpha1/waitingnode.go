@@ -9,18 +9,20 @@ import (
 // WaitingNodeApplyConfiguration represents a declarative configuration of the WaitingNode type for use
 // with apply.
 //
-// WaitingNode is a node that waits for the budget.
+// WaitingNode is a node that waits.
 type WaitingNodeApplyConfiguration struct {
 	// node is the name of the node.
 	Node *string `json:"node,omitempty"`
 	// since is the time at which the manager first observed that the node waits.
 	Since *v1.Time `json:"since,omitempty"`
-	// by describes who or what waits, such as "NodeJob node-setup/no-thp" or "tainted by Karpenter".
+	// by describes who or what waits, such as "NodeJob node-setup/no-thp", "cordoned" or "tainted by Karpenter".
 	By *string `json:"by,omitempty"`
 	// reason is the reason in CamelCase, such as MaxUnavailableReached; Open if the disruption may begin now.
 	Reason *string `json:"reason,omitempty"`
-	// message describes why the node waits.
+	// message describes why the node waits, and what ends that.
 	Message *string `json:"message,omitempty"`
+	// until is the time at which the wait ends, or is decided otherwise. It is absent if it is not known.
+	Until *v1.Time `json:"until,omitempty"`
 }
 
 // WaitingNodeApplyConfiguration constructs a declarative configuration of the WaitingNode type for use with
@@ -66,5 +68,13 @@ func (b *WaitingNodeApplyConfiguration) WithReason(value string) *WaitingNodeApp
 // If called multiple times, the Message field is set to the value of the last call.
 func (b *WaitingNodeApplyConfiguration) WithMessage(value string) *WaitingNodeApplyConfiguration {
 	b.Message = &value
+	return b
+}
+
+// WithUntil sets the Until field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Until field is set to the value of the last call.
+func (b *WaitingNodeApplyConfiguration) WithUntil(value v1.Time) *WaitingNodeApplyConfiguration {
+	b.Until = &value
 	return b
 }

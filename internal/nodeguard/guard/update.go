@@ -10,6 +10,9 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
+// updatedAtOnce is how many percent of the companions are missing or not ready at the same time while they are replaced, at least one.
+const updatedAtOnce = 10
+
 // isOutdated reports whether a companion has to be replaced. On a node that requests release it is not replaced,
 // because without a companion nothing holds the node at that moment.
 func (o observed) isOutdated(n *nodePlan) bool {
@@ -17,7 +20,7 @@ func (o observed) isOutdated(n *nodePlan) bool {
 	return o.in.NotAllowed == nil && c.Revision != o.in.Revision && !c.Terminating && !c.ended() && !n.requestsRelease() && (o.in.Obstacle == nil || !o.in.Now.Before(o.in.Obstacle.RetryAt))
 }
 
-// replace deletes outdated companions, as many as the update strategy allows. The next pass recreates them under the
+// replace deletes outdated companions, at most updatedAtOnce of them. The next pass recreates them under the
 // same name, so that a node never has two. Companions that are not ready are replaced first, and do not count.
 func (p *planner) replace(outdated []*nodePlan, missing int) {
 	slices.SortStableFunc(outdated, func(a, b *nodePlan) int {
@@ -29,7 +32,7 @@ func (p *planner) replace(outdated []*nodePlan, missing int) {
 		}
 		return strings.Compare(a.Name, b.Name)
 	})
-	limit := max(scaled(p.in.Guard.Spec.UpdateStrategy.MaxUnavailable, len(p.nodes)), 1)
+	limit := max(len(p.nodes)*updatedAtOnce/100, 1)
 	for _, n := range outdated {
 		if isReady(n.companion) {
 			if missing >= limit {
