@@ -287,6 +287,9 @@ func run(ctx context.Context, f flags, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	if err := refuseEarlier(ctx, direct); err != nil {
+		return err
+	}
 	namespaces := loop.NewTrimmer()
 	mgr, err := newManager(ctx, config, scheme, &f, sealed.key, namespaces)
 	if err != nil {
