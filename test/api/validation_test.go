@@ -5,7 +5,6 @@ package api_test
 
 import (
 	"fmt"
-	"os"
 	"strings"
 	"testing"
 
