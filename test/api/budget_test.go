@@ -50,7 +50,7 @@ func TestABudgetGrantsOneEvictionAtATime(t *testing.T) {
 	b.has("one", 3, 0, 1)
 
 	b.budget("freeze", func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
-		spec.Limits, spec.Reason = []v1alpha1.BudgetLimit{{MaxUnavailable: number(0)}}, "INC-42"
+		spec.Limits, spec.Description = []v1alpha1.BudgetLimit{{MaxUnavailable: number(0)}}, "INC-42"
 	})
 	b.granting(0)
 	stop()
