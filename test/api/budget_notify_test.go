@@ -57,7 +57,9 @@ func TestAFreezeIsNotified(t *testing.T) {
 	}
 
 	stop := b.startManager()
-	freeze := b.budget("freeze", func(s *v1alpha1.NodeDisruptionBudgetSpec) { s.Limits[0].MaxUnavailable, s.Description = number(0), "INC-42" })
+	freeze := b.budget("freeze", func(s *v1alpha1.NodeDisruptionBudgetSpec) {
+		s.Limits[0].MaxUnavailable, s.Description = number(0), "INC-42"
+	})
 	receives(
 		"dev.everynode.nodedisruptionbudget.frozen nodedisruptionbudget/freeze: Frozen: no disruption of nodes begins, without an end: INC-42",
 	)

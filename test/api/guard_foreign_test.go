@@ -303,7 +303,7 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 		var all v1alpha1.NodeGuardList
 		must(t, admin.List(g.Ctx, &all, client.InNamespace(g.Namespace)))
 		i := slices.IndexFunc(all.Items, func(o v1alpha1.NodeGuard) bool {
-			return o.Status.Nodes.Guarded == 0 || o.Status.Nodes.Ready != o.Status.Nodes.Guarded
+			return o.Status.Nodes.Total == 0 || o.Status.Nodes.Ready != o.Status.Nodes.Total
 		})
 		if i >= 0 {
 			return fmt.Errorf("%s has %+v", all.Items[i].Name, all.Items[i].Status.Nodes)

@@ -295,7 +295,7 @@ func (g *guarded) live() *v1alpha1.NodeGuard {
 func (g *guarded) ready(n int32) {
 	g.T.Helper()
 	g.Eventually(fmt.Sprintf("%d nodes are guarded", n), func() error {
-		if nodes := g.live().Status.Nodes; nodes.Guarded != n || nodes.Ready != n || nodes.Unavailable != 0 || nodes.Released != 0 {
+		if nodes := g.live().Status.Nodes; nodes.Total != n || nodes.Ready != n || nodes.Unavailable != 0 || nodes.Released != 0 {
 			return fmt.Errorf("the status is %+v", g.live().Status)
 		}
 		return nil
