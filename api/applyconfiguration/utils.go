@@ -156,6 +156,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.RolloutStatusApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("RolloutStep"):
 		return &apiv1alpha1.RolloutStepApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("ScriptBlock"):
+		return &apiv1alpha1.ScriptBlockApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ScriptSource"):
 		return &apiv1alpha1.ScriptSourceApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("StepStatus"):

@@ -136,30 +136,8 @@ type RetrySpec struct {
 // RollbackSpec is a script that undoes the task on a node. Exactly one of script and scriptFrom must be set.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) == 1",message="set exactly one of rollback.script and rollback.scriptFrom"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="rollback.script is empty: write the commands that undo the task, or leave rollback out"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('\\r\\n|\\r$')",message="rollback.script has Windows line endings (CRLF), and an interpreter takes the carriage return for a part of a word: convert it to Unix line endings (LF)"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="rollback.script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
 type RollbackSpec struct {
-	// script runs as task.script does: at most 65536 bytes. Its environment describes why it runs (EVERYNODE_ROLLBACK_FOR), how the
-	// last attempt ended (EVERYNODE_FAILED_EXIT_CODE, EVERYNODE_FAILED_REASON) and its results (EVERYNODE_RUN_RESULTS, and
-	// EVERYNODE_RESULT_KEY for each).
-	// +optional
-	// +kubebuilder:validation:MaxLength=65536
-	Script string `json:"script,omitempty"`
-
-	// scriptFrom references a script in a ConfigMap of the same namespace.
-	// +optional
-	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
-
-	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
-	// such a line it is /bin/sh. task.interpreter does not apply.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=1024
-	Interpreter []string `json:"interpreter,omitempty"`
+	ScriptBlock `json:",inline"`
 
 	// timeoutSeconds is the time limit of one attempt in seconds, including the image pull: 1 to 86400. The default is 600.
 	// +optional
@@ -221,8 +199,11 @@ type ConfirmProbe struct {
 //
 // +kubebuilder:validation:XValidation:rule="has(self.check) || has(self.at)",message="set expires.check, expires.at, or both: a script that says where the task is no longer needed, or a time after which it is needed on no node"
 type ExpiresSpec struct {
-	// check is a script that says whether the task is no longer needed on a node. It runs in a pod of its own, which needs no slot:
-	// before the task and before task.check, after each reboot of the node, and each periodSeconds.
+	// check is a script that says whether the task is no longer needed on a node, with the environment and the time limit of the task. It
+	// runs in a pod of its own, which needs no slot: before the task and before task.check, after each reboot of the node, and each
+	// periodSeconds. Exit code 0 means that the task is no longer needed on the node, and 1 that it still is. With any other exit code, a
+	// signal or a timeout, the check itself has failed (CheckError): it is repeated with the backoff of retry, does not count as a
+	// failure, and ends nothing.
 	// +optional
 	Check *ExpiresCheckSpec `json:"check,omitempty"`
 
@@ -238,30 +219,8 @@ type ExpiresSpec struct {
 // set.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) == 1",message="set exactly one of expires.check.script and expires.check.scriptFrom"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="expires.check.script is empty, and would say that the task is no longer needed: write the commands that find that out, or leave expires.check out"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('\\r\\n|\\r$')",message="expires.check.script has Windows line endings (CRLF), and an interpreter takes the carriage return for a part of a word: convert it to Unix line endings (LF)"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="expires.check.script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
 type ExpiresCheckSpec struct {
-	// script runs as task.script does, with the same environment and time limit: at most 65536 bytes. Exit code 0 means that the task
-	// is no longer needed on the node, and 1 that it still is. With any other exit code, a signal or a timeout, the check itself has
-	// failed (CheckError): it is repeated with the backoff of retry, does not count as a failure, and ends nothing.
-	// +optional
-	// +kubebuilder:validation:MaxLength=65536
-	Script string `json:"script,omitempty"`
-
-	// scriptFrom references a script in a ConfigMap of the same namespace.
-	// +optional
-	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
-
-	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
-	// such a line it is /bin/sh. task.interpreter does not apply.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=1024
-	Interpreter []string `json:"interpreter,omitempty"`
+	ScriptBlock `json:",inline"`
 
 	// periodSeconds is the time after which the check runs again on a node that has not rebooted, in seconds: 60 to 31536000. The
 	// checks of the nodes are spread over the period. With 0, which is the default, it runs before the task and after reboots only.

@@ -13,9 +13,6 @@ import (
 // NodeJob is an audit: it only asks the check, and never changes a node.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) + (has(self.command) ? 1 : 0) + (has(self.template) ? 1 : 0) == 1 || (has(self.check) && !has(self.script) && !has(self.scriptFrom) && !has(self.command) && !has(self.template))",message="set exactly one of task.script, task.scriptFrom, task.command and task.template, or only task.check for an audit"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="task.script is empty: write the commands to run on each node, or use task.scriptFrom or task.template instead"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('\\r\\n|\\r$')",message="task.script has Windows line endings (CRLF), and an interpreter takes the carriage return for a part of a word: convert it to Unix line endings (LF)"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="task.script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
 // +kubebuilder:validation:XValidation:rule="!has(self.command) || self.command[0].size() > 0",message="task.command begins with an empty text: name the program first, then its arguments"
 // +kubebuilder:validation:XValidation:rule="!has(self.command) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.command, name the interpreter first in the command"
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.interpreter)",message="task.interpreter works with task.script and task.scriptFrom only: with task.template, set command in the template's container"
@@ -31,17 +28,7 @@ import (
 // +kubebuilder:validation:XValidation:rule="!has(self.template) || !has(self.template.metadata) || !has(self.template.metadata.annotations) || self.template.metadata.annotations.all(k, !k.matches('^([^/]*[.])?everynode[.]dev/'))",message="task.template.metadata.annotations must not have keys of everynode.dev, which only the manager sets on pods: remove them, or use a prefix of your own"
 // +kubebuilder:validation:XValidation:rule="has(self.script) || has(self.scriptFrom) || has(self.command) || has(self.template) || !has(self.check) || ((!has(self.check.before) || !self.check.before) && !has(self.check.onDrift) && !has(self.interpreter))",message="an audit (task.check without a task) runs the check only: remove task.check.before, task.check.onDrift and task.interpreter, or add task.script"
 type TaskSpec struct {
-	// script is run by an interpreter of the node, as root and in the namespaces of the host: at most 65536 bytes. The task has
-	// succeeded if the exit code is 0.
-	//
-	// Example: "apt-get update && apt-get install -y nfs-common"
-	// +optional
-	// +kubebuilder:validation:MaxLength=65536
-	Script string `json:"script,omitempty"`
-
-	// scriptFrom references a script in a ConfigMap of the same namespace. A change of its content is a new revision.
-	// +optional
-	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
+	ScriptBlock `json:",inline"`
 
 	// command is a program of the node and its arguments: at most 65536 bytes. It runs as script does, but without a shell: the
 	// arguments are passed to the program unchanged. A name without a slash is looked up in the PATH of the node. With files,
@@ -60,18 +47,6 @@ type TaskSpec struct {
 	// automountServiceAccountToken.
 	// +optional
 	Template *corev1.PodTemplateSpec `json:"template,omitempty"`
-
-	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
-	// such a line it is /bin/sh. With files, $(EVERYNODE_FILES) is replaced by the path of the files.
-	//
-	// Example: ["/bin/bash", "-eu"]
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=1024
-	Interpreter []string `json:"interpreter,omitempty"`
 
 	// env is added to the environment of script, scriptFrom and command, and of their check and rollback. The variables
 	// EVERYNODE_NODEJOB, EVERYNODE_NODE_NAME, EVERYNODE_ATTEMPT, EVERYNODE_REVISION and EVERYNODE_RESULTS are always set.
@@ -260,29 +235,9 @@ const (
 // CheckSpec is a script that checks the result of the task. Exactly one of script and scriptFrom must be set.
 //
 // +kubebuilder:validation:XValidation:rule="(has(self.script) ? 1 : 0) + (has(self.scriptFrom) ? 1 : 0) == 1",message="set exactly one of task.check.script and task.check.scriptFrom"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="task.check.script is empty: write the commands that check the result, or leave task.check out"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('\\r\\n|\\r$')",message="task.check.script has Windows line endings (CRLF), and an interpreter takes the carriage return for a part of a word: convert it to Unix line endings (LF)"
-// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="task.check.script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
 // +kubebuilder:validation:XValidation:rule="!has(self.onDrift) || (has(self.periodSeconds) && self.periodSeconds > 0)",message="task.check.onDrift needs task.check.periodSeconds, which says how often nodes are asked whether they have drifted: set it, or remove onDrift"
 type CheckSpec struct {
-	// script runs as task.script does, with the same environment: at most 65536 bytes.
-	// +optional
-	// +kubebuilder:validation:MaxLength=65536
-	Script string `json:"script,omitempty"`
-
-	// scriptFrom references a script in a ConfigMap of the same namespace.
-	// +optional
-	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
-
-	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
-	// such a line it is /bin/sh. task.interpreter does not apply.
-	// +optional
-	// +listType=atomic
-	// +kubebuilder:validation:MinItems=1
-	// +kubebuilder:validation:MaxItems=16
-	// +kubebuilder:validation:items:MinLength=1
-	// +kubebuilder:validation:items:MaxLength=1024
-	Interpreter []string `json:"interpreter,omitempty"`
+	ScriptBlock `json:",inline"`
 
 	// before makes the check run before the task, too. If its exit code is 0, the node is done without the task (AlreadyDone): it is
 	// not cordoned, drained or rebooted. If it is 75 or at least 128, after a signal or a timeout, or without the interpreter, the check
@@ -320,6 +275,38 @@ const (
 	// DriftRun runs the task again.
 	DriftRun DriftPolicy = "Run"
 )
+
+// ScriptBlock is a script.
+//
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || self.script.matches('[^[:space:]]')",message="script is empty: write the commands to run on the node"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('\\r\\n|\\r$')",message="script has Windows line endings (CRLF), and an interpreter takes the carriage return for a part of a word: convert it to Unix line endings (LF)"
+// +kubebuilder:validation:XValidation:rule="!has(self.script) || !self.script.matches('(^|\\n)\\ufeff')",message="script has a byte order mark (BOM) at the beginning of a line, and an interpreter takes it for a part of a word: save it as UTF-8 without BOM"
+type ScriptBlock struct {
+	// script is run by an interpreter of the node, as root and in the namespaces of the host: at most 65536 bytes. It has succeeded if
+	// the exit code is 0. The environment of rollbacks describes why they run.
+	//
+	// Example: "apt-get update && apt-get install -y nfs-common"
+	// +optional
+	// +kubebuilder:validation:MaxLength=65536
+	Script string `json:"script,omitempty"`
+
+	// scriptFrom references a script in a ConfigMap of the same namespace. For a task and its check, a change of its content is a new
+	// revision.
+	// +optional
+	ScriptFrom *ScriptSource `json:"scriptFrom,omitempty"`
+
+	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
+	// such a line it is /bin/sh. With files, $(EVERYNODE_FILES) is replaced by the path of the files.
+	//
+	// Example: ["/bin/bash", "-eu"]
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=16
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=1024
+	Interpreter []string `json:"interpreter,omitempty"`
+}
 
 // ScriptSource references a script.
 type ScriptSource struct {

@@ -34,7 +34,7 @@ var scenarios = map[string]scenario{
 			s.Publish = []v1alpha1.PublishedResult{{Result: "kernel", Label: "x.example/kernel"}}
 			s.Maintenance = v1alpha1.MaintenanceSpec{Cordon: true, Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested}}
 			s.Maintenance.MaxUnavailable = new(intstr.FromInt32(4)) // the failed node must not block the others
-			s.Task.Check = &v1alpha1.CheckSpec{Script: "look"}
+			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "look"}}
 			s.Retry.Limit = new(int32(1))
 			s.Rollout.MaxConcurrent, s.Rollout.Steps = new(intstr.FromInt32(2)), canaryThenAll
 			s.Rollback, s.OnFailure.Action = undo, v1alpha1.FailureActionDrain
@@ -75,19 +75,19 @@ var scenarios = map[string]scenario{
 				Drain:  drains,
 				Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, TimeoutSeconds: new(int32(300))},
 			}
-			s.Task.Check = &v1alpha1.CheckSpec{Script: "look"}
+			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "look"}}
 		})
 		w.awaitComplete("job")
 	}},
 	"a check before": {nodes: 2, fails: failsAt("n1 job check-before", 1), play: func(w *sweep) {
 		w.apply("job", func(s *v1alpha1.NodeJobSpec) {
-			s.Maintenance.Cordon, s.Task.Check = true, &v1alpha1.CheckSpec{Script: "look", Before: true}
+			s.Maintenance.Cordon, s.Task.Check = true, &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "look"}, Before: true}
 		})
 		w.awaitComplete("job")
 	}},
 	"drift is repaired": {nodes: 2, fails: failsAt("n2 job check-drift", 1), play: func(w *sweep) {
 		w.apply("job", func(s *v1alpha1.NodeJobSpec) {
-			s.Task.Check = &v1alpha1.CheckSpec{Script: "look", PeriodSeconds: 3600, OnDrift: v1alpha1.DriftRun}
+			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "look"}, PeriodSeconds: 3600, OnDrift: v1alpha1.DriftRun}
 		})
 		w.awaitComplete("job")
 		w.await("the repair of n2", func() bool { return w.succeededOn("n2 job task") == 2 })
@@ -95,7 +95,7 @@ var scenarios = map[string]scenario{
 	}},
 	"an audit": {nodes: 2, fails: func(node, _ string, _ int) bool { return node == "n1" }, play: func(w *sweep) {
 		w.apply("job", func(s *v1alpha1.NodeJobSpec) {
-			s.Task = v1alpha1.TaskSpec{Check: &v1alpha1.CheckSpec{Script: "look", PeriodSeconds: 86_400}}
+			s.Task = v1alpha1.TaskSpec{Check: &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "look"}, PeriodSeconds: 86_400}}
 		})
 		w.await("all nodes have answered", func() bool { return w.isComplete("job") || w.has("job", v1alpha1.ConditionStalled) })
 	}},
@@ -107,7 +107,7 @@ var scenarios = map[string]scenario{
 	}},
 	"a mitigation expires": {nodes: 2, fails: failsAt("n1 job check-expires", 1, "n2 job check-expires", 1), play: func(w *sweep) {
 		w.apply("job", func(s *v1alpha1.NodeJobSpec) {
-			s.Rollback, s.Expires = undo, &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{Script: "fixed", PeriodSeconds: 3600}}
+			s.Rollback, s.Expires = undo, &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "fixed"}, PeriodSeconds: 3600}}
 		})
 		w.awaitComplete("job")
 		w.await("all nodes have expired", func() bool { return w.succeededOn("n1 job rollback")+w.succeededOn("n2 job rollback") == 2 })
@@ -234,7 +234,7 @@ var scenarios = map[string]scenario{
 }
 
 var (
-	undo          = &v1alpha1.RollbackSpec{Script: "undo", TimeoutSeconds: new(int32(60))}
+	undo          = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}, TimeoutSeconds: new(int32(60))}
 	drains        = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(1800))}
 	canaryThenAll = []v1alpha1.RolloutStep{{Name: "canary", Nodes: new(intstr.FromInt32(1)), SoakSeconds: 120}, {Name: "all"}}
 )
@@ -255,7 +255,7 @@ func failsAt(pairs ...any) func(node, phase string, nth int) bool {
 func (w *sweep) apply(name string, change func(*v1alpha1.NodeJobSpec)) {
 	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	job.Spec = v1alpha1.NodeJobSpec{
-		Task:    v1alpha1.TaskSpec{Script: "echo " + name, TimeoutSeconds: new(int32(60))},
+		Task:    v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "echo " + name}, TimeoutSeconds: new(int32(60))},
 		Retry:   v1alpha1.RetrySpec{Limit: new(int32(0)), BackoffSeconds: new(int32(10))},
 		Rollout: v1alpha1.RolloutSpec{MaxFailures: new(intstr.FromString("100%"))},
 	}

@@ -79,19 +79,29 @@ var transitions = edits{
 	"task.files": each([]string{"content", "missing"}, func(s *spec, v string) {
 		s.Task.Files = []v1alpha1.FilesSource{{Name: "files", ConfigMap: &v1alpha1.FilesFromObject{Name: v}}}
 	}),
-	"task.check":        one(func(s *spec) { s.Task.Check = &v1alpha1.CheckSpec{Script: "look"} }),
-	"task.check.script": one(func(s *spec) { s.Task.Check = &v1alpha1.CheckSpec{Script: "look elsewhere"} }),
+	"task.check": one(func(s *spec) { s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "look"}} }),
+	"task.check.script": one(func(s *spec) {
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "look elsewhere"}}
+	}),
 	"task.check.scriptFrom": each(
 		[]string{"content", "missing"},
-		func(s *spec, v string) { s.Task.Check = &v1alpha1.CheckSpec{ScriptFrom: fromMap(v)} },
+		func(s *spec, v string) {
+			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: fromMap(v)}}
+		},
 	),
 	"task.check.interpreter": one(
-		func(s *spec) { s.Task.Check = &v1alpha1.CheckSpec{Script: "look", Interpreter: []string{"/bin/bash"}} },
+		func(s *spec) {
+			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "look", Interpreter: []string{"/bin/bash"}}}
+		},
 	),
-	"task.check.before":        one(func(s *spec) { s.Task.Check = &v1alpha1.CheckSpec{Script: "look", Before: true} }),
-	"task.check.periodSeconds": one(func(s *spec) { s.Task.Check = &v1alpha1.CheckSpec{Script: "look", PeriodSeconds: 86_400} }),
+	"task.check.before": one(func(s *spec) {
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "look"}, Before: true}
+	}),
+	"task.check.periodSeconds": one(func(s *spec) {
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "look"}, PeriodSeconds: 86_400}
+	}),
 	"task.check.onDrift": each([]v1alpha1.DriftPolicy{v1alpha1.DriftReport, v1alpha1.DriftRun}, func(s *spec, v v1alpha1.DriftPolicy) {
-		s.Task.Check = &v1alpha1.CheckSpec{Script: "look", PeriodSeconds: 86_400, OnDrift: v}
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "look"}, PeriodSeconds: 86_400, OnDrift: v}
 	}),
 	"task.output.record": each(
 		[]v1alpha1.OutputPolicy{v1alpha1.OutputTail, v1alpha1.OutputNone},
@@ -101,18 +111,26 @@ var transitions = edits{
 		[]v1alpha1.ArchivePolicy{v1alpha1.ArchiveNever, v1alpha1.ArchiveAlways},
 		func(s *spec, v v1alpha1.ArchivePolicy) { s.Task.Output.Archive = v },
 	),
-	"rollback":        one(func(s *spec) { s.Rollback = nil }),
-	"rollback.script": one(func(s *spec) { s.Rollback = &v1alpha1.RollbackSpec{Script: "undo more"} }),
+	"rollback": one(func(s *spec) { s.Rollback = nil }),
+	"rollback.script": one(func(s *spec) {
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo more"}}
+	}),
 	"rollback.scriptFrom": each(
 		[]string{"content", "missing"},
-		func(s *spec, v string) { s.Rollback = &v1alpha1.RollbackSpec{ScriptFrom: fromMap(v)} },
+		func(s *spec, v string) {
+			s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: fromMap(v)}}
+		},
 	),
 	"rollback.interpreter": one(
-		func(s *spec) { s.Rollback = &v1alpha1.RollbackSpec{Script: "undo", Interpreter: []string{"/bin/bash"}} },
+		func(s *spec) {
+			s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo", Interpreter: []string{"/bin/bash"}}}
+		},
 	),
-	"rollback.timeoutSeconds": one(func(s *spec) { s.Rollback = &v1alpha1.RollbackSpec{Script: "undo", TimeoutSeconds: new(int32(3600))} }),
-	"confirm":                 one(func(s *spec) { s.Confirm = &v1alpha1.ConfirmSpec{} }),
-	"confirm.timeoutSeconds":  one(func(s *spec) { s.Confirm = &v1alpha1.ConfirmSpec{TimeoutSeconds: new(int32(3600))} }),
+	"rollback.timeoutSeconds": one(func(s *spec) {
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}, TimeoutSeconds: new(int32(3600))}
+	}),
+	"confirm":                one(func(s *spec) { s.Confirm = &v1alpha1.ConfirmSpec{} }),
+	"confirm.timeoutSeconds": one(func(s *spec) { s.Confirm = &v1alpha1.ConfirmSpec{TimeoutSeconds: new(int32(3600))} }),
 	"confirm.probes": one(func(s *spec) {
 		s.Confirm = &v1alpha1.ConfirmSpec{Probes: []v1alpha1.ConfirmProbe{{Name: "a", Script: "true"}}}
 	}),
@@ -192,7 +210,7 @@ var transitions = edits{
 	"rerun.onNodeFieldChange":     one(func(s *spec) { s.Rerun.OnNodeFieldChange, s.Task.Env = true, []v1alpha1.EnvVar{zoneEnv} }),
 	"rerun.periodSeconds":         one(func(s *spec) { s.Rerun.PeriodSeconds = 864_000 }),
 	"expires.check": one(func(s *spec) {
-		s.Expires = &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{Script: "fixed", PeriodSeconds: 864_000}}
+		s.Expires = &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "fixed"}, PeriodSeconds: 864_000}}
 	}),
 	"expires.at": one(func(s *spec) {
 		s.Expires = &v1alpha1.ExpiresSpec{At: &metav1.Time{Time: time.Date(2000, 6, 1, 0, 0, 0, 0, time.UTC)}}

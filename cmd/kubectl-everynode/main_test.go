@@ -167,7 +167,7 @@ func job(name string, nodes int) *v1alpha1.NodeJob {
 			Generation:        1,
 			CreationTimestamp: metav1.NewTime(start),
 		},
-		Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}},
+		Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}},
 		Status: v1alpha1.NodeJobStatus{
 			ObservedGeneration: 1,
 			Revision:           "7d9f2c41",

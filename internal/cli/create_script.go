@@ -36,8 +36,12 @@ func newCreateScriptCommand(f *console.Factory) *cobra.Command {
 				put  func(string)
 			}{
 				{file, func(text string) { job.Spec.Task.Script = text }},
-				{check, func(text string) { job.Spec.Task.Check = &v1alpha1.CheckSpec{Script: text} }},
-				{rollback, func(text string) { job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: text} }},
+				{check, func(text string) {
+					job.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: text}}
+				}},
+				{rollback, func(text string) {
+					job.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: text}}
+				}},
 			} {
 				if s.path == "" {
 					continue

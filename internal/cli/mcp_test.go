@@ -72,7 +72,7 @@ func newMCPServer(t *testing.T) *mcpServer {
 	t.Helper()
 	job := clitest.NodeJob("j")
 	job.CreationTimestamp = metav1.Date(2026, 1, 1, 0, 0, 0, 0, time.UTC)
-	job.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true"}
+	job.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 	job.Status.Nodes = v1alpha1.NodeCounts{Total: 1, Failed: 1}
 	job.Status.Failures = []v1alpha1.NodeFailure{{Node: "node-1", Attempts: 3, Reason: "Failed", Message: hostile, ExitCode: new(int32(1))}}
 	for kind, status := range map[string]metav1.ConditionStatus{

@@ -244,13 +244,13 @@ func fieldsAt(t reflect.Type, path []string) []string {
 	var names []string
 	for _, field := range reflect.VisibleFields(t) {
 		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-		if len(path) > 0 && name != "" && name == strings.Split(path[0], "[")[0] {
+		switch {
+		case name == "": // its own fields are visible too
+		case len(path) == 0:
+			names = append(names, name)
+		case name == strings.Split(path[0], "[")[0]:
 			return fieldsAt(field.Type, path[1:])
 		}
-		names = append(names, name)
-	}
-	if len(path) > 0 {
-		return nil
 	}
 	return names
 }

@@ -74,7 +74,7 @@ func auditOf(job *v1alpha1.NodeJob, script string) *v1alpha1.NodeJob {
 		Spec: v1alpha1.NodeJobSpec{
 			Nodes: job.Spec.Nodes,
 			Task: v1alpha1.TaskSpec{
-				Check: &v1alpha1.CheckSpec{Script: script, Interpreter: of.Check.Interpreter},
+				Check: &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: script, Interpreter: of.Check.Interpreter}},
 				Env:   of.Env, Files: of.Files, TimeoutSeconds: of.TimeoutSeconds, Resources: of.Resources,
 			},
 			TTLSecondsAfterFinished: new(int32(auditTTL / time.Second)),

@@ -65,7 +65,7 @@ func stopped(t *testing.T, rollback int, after time.Duration) *plantest.Cluster 
 	}
 	c.ChangeSpec(func(s *v1alpha1.NodeJobSpec) {
 		s.Task.Script = "sysctl -w net.core.somaxcon=4096"
-		s.Rollback = &v1alpha1.RollbackSpec{Script: "rm /etc/sysctl.d/60-somaxconn.conf"}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "rm /etc/sysctl.d/60-somaxconn.conf"}}
 		s.OnFailure.Action = v1alpha1.FailureActionDrain
 	})
 	c.Create()

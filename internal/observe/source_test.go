@@ -84,7 +84,7 @@ func TestCommandsThatLinuxRejects(t *testing.T) {
 func TestConfigMapsOfANodeJob(t *testing.T) {
 	job := &v1alpha1.NodeJob{}
 	job.Spec.Task.Script = "true"
-	job.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "check"}}}
+	job.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "check"}}}}
 	job.Spec.Task.Files = []v1alpha1.FilesSource{
 		{Name: "a", ConfigMap: &v1alpha1.FilesFromObject{Name: "agent"}}, {Name: "b", Secret: &v1alpha1.FilesFromObject{Name: "tls"}},
 	}
@@ -142,7 +142,7 @@ func TestFilesAreReadForEachPodThatMountsThem(t *testing.T) {
 		job.Spec.Task.Script = "true"
 		job.Spec.Task.Inputs = []v1alpha1.ContentRef{{Kind: v1alpha1.ContentSecret, Name: "inputs"}}
 		job.Spec.Task.Files = []v1alpha1.FilesSource{{Name: "tools", ConfigMap: &v1alpha1.FilesFromObject{Name: "agent"}}}
-		job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"}
+		job.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
 		change(job)
 		return job
 	}

@@ -24,7 +24,7 @@ func TestCheckBeforeTheTask(t *testing.T) {
 		}
 		job := w.job(name, func(s *v1alpha1.NodeJobSpec) {
 			s.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"x.test/for": name}}
-			s.Task.Check = &v1alpha1.CheckSpec{Script: "check", Before: true}
+			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "check"}, Before: true}
 			s.Maintenance.Cordon = cordon
 		})
 		w.comes(node, map[string]string{"x.test/for": name})

@@ -69,11 +69,11 @@ func forgedRecord(revision, machine string) string {
 func TestARecordThatANodeForgesStartsNoPodThere(t *testing.T) {
 	for name, change := range map[string]func(*v1alpha1.NodeJobSpec){
 		"the check after a reboot": func(s *v1alpha1.NodeJobSpec) {
-			s.Task.Check = &v1alpha1.CheckSpec{Script: "check"}
+			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "check"}}
 			s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))}}
 		},
 		"the rollback at deletion": func(s *v1alpha1.NodeJobSpec) {
-			s.Rollback, s.DeletionPolicy = &v1alpha1.RollbackSpec{Script: "undo"}, v1alpha1.DeletionRollback
+			s.Rollback, s.DeletionPolicy = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}, v1alpha1.DeletionRollback
 		},
 	} {
 		t.Run(name, func(t *testing.T) {

@@ -21,7 +21,7 @@ func (w *world) undoable(job, node string) *v1alpha1.NodeJob {
 	w.node(node)
 	made := w.job(job, func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
-		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 		s.DeletionPolicy = v1alpha1.DeletionRollback
 	})
 	w.end(w.podOn(node), 0, "")

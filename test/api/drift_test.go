@@ -21,7 +21,7 @@ func TestNodesThatAreDoneAreAskedAgain(t *testing.T) {
 	on := func(name string, onDrift v1alpha1.DriftPolicy) {
 		w.job(name, func(s *v1alpha1.NodeJobSpec) {
 			s.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"x.test/for": name}}
-			s.Task.Check = &v1alpha1.CheckSpec{Script: "check", PeriodSeconds: 10, OnDrift: onDrift}
+			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "check"}, PeriodSeconds: 10, OnDrift: onDrift}
 			if name == "audits" {
 				s.Task.Script = ""
 			}

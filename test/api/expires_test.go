@@ -29,8 +29,8 @@ func TestATaskExpiresOnEachNode(t *testing.T) {
 	stop := startManager(t, noFaults)
 	w.job("deny", func(s *v1alpha1.NodeJobSpec) {
 		s.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"x.test/for": "deny"}}
-		s.Rollback = &v1alpha1.RollbackSpec{Script: "undo"}
-		s.Expires = &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{Script: "fixed?", Interpreter: []string{"/bin/ash"}}}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
+		s.Expires = &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "fixed?", Interpreter: []string{"/bin/ash"}}}}
 		s.Publish = []v1alpha1.PublishedResult{{Result: "denied", Label: "x.test/denied"}}
 	})
 	w.comes("fixed", map[string]string{"x.test/for": "deny"})
@@ -83,7 +83,7 @@ func TestATaskExpiresAtATime(t *testing.T) {
 	startManager(t, noFaults)
 	w.job("deny", func(s *v1alpha1.NodeJobSpec) {
 		s.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"x.test/for": "deny-at"}}
-		s.Rollback = &v1alpha1.RollbackSpec{Script: "undo"}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
 		s.Expires = &v1alpha1.ExpiresSpec{At: &metav1.Time{Time: time.Now().Add(time.Hour)}}
 	})
 	w.comes("at-1", map[string]string{"x.test/for": "deny-at"})

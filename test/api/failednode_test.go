@@ -107,7 +107,7 @@ func TestAFailedNodeIsRolledBackQuarantinedAndUncordoned(t *testing.T) {
 	must(t, admin.Status().Update(w.Ctx, pdb))
 	job := w.job("harms", func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
-		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 		s.OnFailure.Action = v1alpha1.FailureActionDrain
 	})
 
@@ -252,9 +252,9 @@ func TestADeletionRollsBackOnEveryNodeAndThenEnds(t *testing.T) {
 	}
 	must(t, admin.Create(w.Ctx, cm))
 	job := w.job("undoes", func(s *v1alpha1.NodeJobSpec) {
-		s.Task = v1alpha1.TaskSpec{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "do", Key: "sh"}}}
+		s.Task = v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "do", Key: "sh"}}}}
 		s.Rollout.MaxConcurrent = percent("100%")
-		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 		s.Retry.Limit = new(int32(0))
 		s.DeletionPolicy = v1alpha1.DeletionRollback
 	})
@@ -292,7 +292,7 @@ func TestANamespaceThatIsDeletedIsNotHeld(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("ns-1")
 	job := w.job("goes", func(s *v1alpha1.NodeJobSpec) {
-		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 		s.DeletionPolicy = v1alpha1.DeletionRollback
 	})
 	w.end(w.podOn("ns-1"), 0, "")

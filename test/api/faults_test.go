@@ -178,10 +178,10 @@ func playRollout(t *testing.T, c *cut) {
 			Reboot:         v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(0))},
 			MaxUnavailable: number(4),
 		} // the failed node must not block the others
-		s.Task.Check = &v1alpha1.CheckSpec{Script: "true"}
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 		s.Retry.Limit = new(int32(1))
 		s.Rollout = v1alpha1.RolloutSpec{MaxConcurrent: number(2), MaxFailures: number(1)} // canary, all
-		s.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 		s.OnFailure.Action = v1alpha1.FailureActionDrain
 	})
 

@@ -286,7 +286,7 @@ func (w *world) draft(name string) *v1alpha1.NodeJob {
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
 		Spec: v1alpha1.NodeJobSpec{
 			Nodes:   v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.Namespace}}},
-			Task:    v1alpha1.TaskSpec{Script: "true"},
+			Task:    v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}},
 			Retry:   v1alpha1.RetrySpec{BackoffSeconds: new(int32(1))},
 			Rollout: v1alpha1.RolloutSpec{MaxFailures: percent("100%"), Steps: []v1alpha1.RolloutStep{{Name: "all"}}},
 		},

@@ -63,7 +63,7 @@ func TestARunWithARebootContinuesInTheNextBoot(t *testing.T) {
 	startManager(t, noFaults)
 	job := w.job("boots", func(s *v1alpha1.NodeJobSpec) {
 		whole(s)
-		s.Task.Check = &v1alpha1.CheckSpec{Script: "check"}
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "check"}}
 		s.Maintenance = v1alpha1.MaintenanceSpec{
 			Cordon: true,
 			Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(0))},
@@ -137,7 +137,7 @@ func TestACheckThatFailsAfterTheRebootFailsTheAttempt(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("bad-boot-1")
 	w.job("bad", func(s *v1alpha1.NodeJobSpec) {
-		s.Task.Check = &v1alpha1.CheckSpec{Script: "check"}
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "check"}}
 		s.Retry.Limit = new(int32(0))
 		s.Maintenance = v1alpha1.MaintenanceSpec{
 			Cordon: true,

@@ -304,7 +304,9 @@ func TestAbortWithRollback(t *testing.T) {
 	config := w.kubeconfigOf()
 	startManager(t, noFaults)
 	w.node("undo-1")
-	job := w.job("undo", func(s *v1alpha1.NodeJobSpec) { s.Rollback = &v1alpha1.RollbackSpec{Script: "true"} })
+	job := w.job("undo", func(s *v1alpha1.NodeJobSpec) {
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
+	})
 	w.end(w.podOn("undo-1"), 0, `{"exitCode":0}`)
 	w.Done("undo", "undo-1")
 	got := w.everynode(config, "abort", "undo", "--rollback", "--yes")

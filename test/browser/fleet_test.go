@@ -67,7 +67,7 @@ func (f *fleet) job(name, script, outcomes string, change func(*v1alpha1.NodeJob
 					{Key: "example.com/none", Operator: metav1.LabelSelectorOpDoesNotExist},
 				},
 			}},
-			Task: v1alpha1.TaskSpec{Script: script},
+			Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: script}},
 		},
 	}
 	if change != nil {

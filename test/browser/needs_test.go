@@ -78,7 +78,9 @@ func TestTheFirstPageSaysWhatNeedsAUser(t *testing.T) {
 // TestAnAuditIsNotGreen has an audit of 4 nodes, of which 2 are compliant.
 func TestAnAuditIsNotGreen(t *testing.T) {
 	f := newFleet(t, 4)
-	f.job("sshd-audit", "", "dnnd", func(j *v1alpha1.NodeJob) { j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true"} })
+	f.job("sshd-audit", "", "dnnd", func(j *v1alpha1.NodeJob) {
+		j.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
+	})
 	f.create()
 	f.report()
 	tab := open(t, dashboard(t, asAdmin), 1280, 800, false)
@@ -106,7 +108,7 @@ func TestAnAuditIsNotGreen(t *testing.T) {
 func TestADriftedNodeIsNotGreen(t *testing.T) {
 	f := newFleet(t, 4)
 	f.job("sysctl", "true", "dydd", func(j *v1alpha1.NodeJob) {
-		j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true", PeriodSeconds: 3600}
+		j.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, PeriodSeconds: 3600}
 	})
 	f.job("other", "true", "dddf", nil)
 	f.create()

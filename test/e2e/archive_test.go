@@ -190,7 +190,7 @@ func TestTheOutputOfANodeIsInItsArchive(t *testing.T) {
 
 	w.job("fails", "echo broken; exit 3", onNode2, archives, func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
-		s.Rollback = &v1alpha1.RollbackSpec{Script: "echo restored"}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "echo restored"}}
 	})
 	w.Eventually("the rollback is recorded", func() error {
 		if on := w.On("fails", "node-2"); on.Record == nil || on.Record.Rollback == nil {

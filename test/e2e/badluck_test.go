@@ -309,7 +309,7 @@ func TestImageThatCannotBePulled(t *testing.T) {
 		s.Task = v1alpha1.TaskSpec{TimeoutSeconds: new(int32(8)), Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{
 			Containers: []corev1.Container{{Name: "x", Image: "registry.local/none:1"}},
 		}}}
-		s.Retry.Limit, s.Rollback = new(int32(0)), &v1alpha1.RollbackSpec{Script: w.mark()}
+		s.Retry.Limit, s.Rollback = new(int32(0)), &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: w.mark()}}
 	})
 	// A working NodeJob runs at the same time, and is not delayed.
 	w.job("works", "true", onNode2)
@@ -362,7 +362,9 @@ func TestScriptsThatMisbehave(t *testing.T) {
 		`true`,
 		onNode2,
 		limits(60),
-		func(s *v1alpha1.NodeJobSpec) { s.Task.Check = &v1alpha1.CheckSpec{Script: "echo not so; exit 5"} },
+		func(s *v1alpha1.NodeJobSpec) {
+			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "echo not so; exit 5"}}
+		},
 	)
 
 	if rec := w.Done("prints", "node-2"); !strings.HasSuffix(strings.TrimSpace(rec.Message), "the end") || len(rec.Message) > 1024 {

@@ -26,7 +26,7 @@ func TestANodeIsDrainedOnlyIfItsCheckSaysNo(t *testing.T) {
 	web, _ := w.workloads(node)
 	before := func(check string) func(*v1alpha1.NodeJobSpec) {
 		return func(s *v1alpha1.NodeJobSpec) {
-			s.Task.Check = &v1alpha1.CheckSpec{Script: check, Before: true}
+			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: check}, Before: true}
 			s.Maintenance.Drain = &v1alpha1.DrainSpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}}
 			s.Retry = v1alpha1.RetrySpec{BackoffSeconds: new(int32(1)), MaxBackoffSeconds: new(int32(1))}
 		}

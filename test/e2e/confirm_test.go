@@ -28,7 +28,7 @@ import (
 func (w *world) confirmed(seconds int32, rollback string) func(*v1alpha1.NodeJobSpec) {
 	return func(s *v1alpha1.NodeJobSpec) {
 		s.Rollback = &v1alpha1.RollbackSpec{
-			Script:         rollback + "\necho reverted >> " + w.markFile() + ".reverted",
+			ScriptBlock:    v1alpha1.ScriptBlock{Script: rollback + "\necho reverted >> " + w.markFile() + ".reverted"},
 			TimeoutSeconds: new(int32(30)),
 		}
 		s.Confirm = &v1alpha1.ConfirmSpec{TimeoutSeconds: new(seconds)}

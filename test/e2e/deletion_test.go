@@ -45,7 +45,7 @@ func TestDeletionRollsBackEveryNode(t *testing.T) {
 		"touch "+made+"; echo file="+made+" >> $EVERYNODE_RESULTS",
 		onNodes("node-1", "node-2"),
 		func(s *v1alpha1.NodeJobSpec) {
-			s.Rollback = &v1alpha1.RollbackSpec{Script: w.timed("rm $EVERYNODE_RESULT_FILE; env > " + w.markFile() + ".env; sleep 1")}
+			s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: w.timed("rm $EVERYNODE_RESULT_FILE; env > " + w.markFile() + ".env; sleep 1")}}
 			s.DeletionPolicy = v1alpha1.DeletionRollback
 			s.Rollout.MaxConcurrent = new(intstr.FromInt32(1))
 		},
@@ -75,7 +75,7 @@ func TestARollbackThatFailsHoldsTheDeletion(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t)
 	job := w.job("held", w.mark(), onNode2, func(s *v1alpha1.NodeJobSpec) {
-		s.Rollback = &v1alpha1.RollbackSpec{Script: "echo it stays; exit 9"}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "echo it stays; exit 9"}}
 		s.Retry.Limit = new(int32(0))
 		s.DeletionPolicy = v1alpha1.DeletionRollback
 	})

@@ -186,7 +186,7 @@ func TestAQuotaOfCPUAcceptsAllPodsOfARun(t *testing.T) {
 			},
 			Limits: corev1.ResourceList{corev1.ResourceCPU: resource.MustParse("1")},
 		}
-		s.Task.Check = &v1alpha1.CheckSpec{Script: "true"}
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(2))}}
 	})
 	if w.Done("kernel", node); w.bootID(node) == before {

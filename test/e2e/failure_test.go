@@ -185,8 +185,8 @@ func TestR19_AFailedCanaryIsRolledBackAndDrainedAndTheOthersAreSpared(t *testing
 	w.job("broken", w.mark()+"; touch "+changed+`; echo "disk.size-gb=12" >> $EVERYNODE_RESULTS; echo no room left; exit 7`,
 		onNodes(canary, "node-2"), func(s *v1alpha1.NodeJobSpec) {
 			s.Task.Env = []v1alpha1.EnvVar{{Name: "EXTRA", Value: "from-env"}}
-			s.Rollback = &v1alpha1.RollbackSpec{Script: fmt.Sprintf(
-				"rm %s; env > %s.env; while [ ! -e %s ]; do sleep 0.1; done; echo undone", changed, w.markFile(), undo)}
+			s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: fmt.Sprintf(
+				"rm %s; env > %s.env; while [ ! -e %s ]; do sleep 0.1; done; echo undone", changed, w.markFile(), undo)}}
 			s.Retry.Limit = new(int32(1))
 			s.OnFailure = v1alpha1.OnFailureSpec{Action: v1alpha1.FailureActionDrain}
 			s.Rollout = w.canaryFirst(int32(soak / time.Second))
@@ -311,7 +311,7 @@ func TestR19_ARollbackThatFailsAsWellIsSaidEverywhere(t *testing.T) {
 	fixed := w.markFile() + ".fixed"
 	w.job("worse", "[ -e "+fixed+" ] || exit 7", onNode2, func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(1))
-		s.Rollback = &v1alpha1.RollbackSpec{Script: "echo it cannot be undone; exit 9"}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "echo it cannot be undone; exit 9"}}
 	})
 	c := w.Condition("worse", v1alpha1.ConditionRollbackFailed, metav1.ConditionTrue, v1alpha1.ReasonRollbackFailed)
 	wantText(t, c.Message, "node-2: TaskFailed, exit code 9: it cannot be undone")

@@ -94,7 +94,7 @@ func TestFilesAreOnTheNodeWhileTheirPodRuns(t *testing.T) {
 		greet("task")+" && cat $EVERYNODE_FILES/token/token && stat -L -c %a $EVERYNODE_FILES/token/token && "+w.hold(),
 		withFiles,
 		func(s *v1alpha1.NodeJobSpec) {
-			s.Task.Check = &v1alpha1.CheckSpec{Script: greet("check")}
+			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: greet("check")}}
 		},
 	)
 	c := w.Condition("works", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonSecretForbidden)
@@ -125,7 +125,7 @@ func TestFilesAreOnTheNodeWhileTheirPodRuns(t *testing.T) {
 	// A failure, and its rollback.
 	w.job("fails", greet("nobody")+"; exit 3", withFiles, func(s *v1alpha1.NodeJobSpec) {
 		s.Retry.Limit = new(int32(0))
-		s.Rollback = &v1alpha1.RollbackSpec{Script: greet("rollback")}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: greet("rollback")}}
 	})
 	wantText(t, w.rolledBack("fails", node, record.Succeeded).Message, "goodbye, rollback")
 	w.wantNoFiles(node)
@@ -224,7 +224,7 @@ func TestANodeIsNotCordonedBeforeTheImageOfItsFilesIsThere(t *testing.T) {
 	registry := w.registry()
 	w.job("pulls", w.mark(), func(s *v1alpha1.NodeJobSpec) {
 		s.Task.Files = []v1alpha1.FilesSource{{Name: "tools", Image: &v1alpha1.FilesFromImage{Reference: registry.reference("tools")}}}
-		s.Task.Check = &v1alpha1.CheckSpec{Script: "[ -e " + w.markFile() + " ]", Before: true}
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "[ -e " + w.markFile() + " ]"}, Before: true}
 		s.Maintenance.Cordon = true
 	})
 	w.cannotPull("pulls")
@@ -305,7 +305,7 @@ func TestNoForeignFileRuns(t *testing.T) {
 		s.Task.Files = []v1alpha1.FilesSource{
 			{Name: "tools", ConfigMap: &v1alpha1.FilesFromObject{Name: "tools", DefaultMode: new(int32(0o755))}},
 		}
-		s.Rollback = &v1alpha1.RollbackSpec{Script: "$EVERYNODE_FILES/tools/run.sh"}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "$EVERYNODE_FILES/tools/run.sh"}}
 		s.DeletionPolicy = v1alpha1.DeletionRollback
 	})
 	wantPod := func() {

@@ -131,7 +131,7 @@ func (w *world) startAPIServer() {
 	must(w.T, real.StartAPIServer(ctx))
 	probe := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "probe-"},
-		Spec:       v1alpha1.NodeJobSpec{Nodes: v1alpha1.NodesSpec{Names: []string{"node-2"}}, Task: v1alpha1.TaskSpec{Script: "true"}},
+		Spec:       v1alpha1.NodeJobSpec{Nodes: v1alpha1.NodesSpec{Names: []string{"node-2"}}, Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}},
 	}
 	w.Eventually("the API server accepts NodeJobs", func() error { return admin.Create(ctx, probe.DeepCopy(), client.DryRunAll) })
 }
@@ -218,7 +218,7 @@ func (w *world) job(name, script string, changes ...func(*v1alpha1.NodeJobSpec))
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, Name: name},
 		Spec: v1alpha1.NodeJobSpec{
 			Nodes: v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"world": w.Namespace}}},
-			Task:  v1alpha1.TaskSpec{Script: script},
+			Task:  v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: script}},
 			Retry: v1alpha1.RetrySpec{BackoffSeconds: new(int32(1))},
 			Rollout: v1alpha1.RolloutSpec{
 				MaxConcurrent: &all, MaxFailures: &all, Steps: []v1alpha1.RolloutStep{{Name: "all"}},

@@ -49,7 +49,7 @@ func TestANodeIsDrainedRebootedAndCheckedInItsNewBoot(t *testing.T) {
 		w.bootWhen("task")+"; echo reboot=true >> $EVERYNODE_RESULTS; echo size=12 >> $EVERYNODE_RESULTS",
 		onNodes(node),
 		func(s *v1alpha1.NodeJobSpec) {
-			s.Task.Check = &v1alpha1.CheckSpec{Script: w.bootWhen("check") + `; [ "$EVERYNODE_RESULT_SIZE" = 12 ]`}
+			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: w.bootWhen("check") + `; [ "$EVERYNODE_RESULT_SIZE" = 12 ]`}}
 			s.Maintenance = v1alpha1.MaintenanceSpec{
 				Drain:  &v1alpha1.DrainSpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 				Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(2))},
@@ -110,7 +110,7 @@ func TestNothingIsRebootedThatIsNotAskedFor(t *testing.T) {
 	node := w.join(cluster.NodeOptions{})
 	before := w.bootID(node)
 	w.job("kernel", "true", onNodes(node), func(s *v1alpha1.NodeJobSpec) {
-		s.Task.Check = &v1alpha1.CheckSpec{Script: w.bootWhen("check")}
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: w.bootWhen("check")}}
 		s.Maintenance = v1alpha1.MaintenanceSpec{Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested}, Cordon: true}
 	})
 	w.Done("kernel", node)
@@ -129,7 +129,7 @@ func TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops(t *testing.T) {
 	first, second := w.join(cluster.NodeOptions{}), w.join(cluster.NodeOptions{})
 	boots := map[string]string{first: w.bootID(first), second: w.bootID(second)}
 	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
-		s.Task.Check = &v1alpha1.CheckSpec{Script: fmt.Sprintf("[ ! -e %s.bad ] || { echo the module is missing; exit 5; }", w.markFile())}
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: fmt.Sprintf("[ ! -e %s.bad ] || { echo the module is missing; exit 5; }", w.markFile())}}
 		s.Maintenance = v1alpha1.MaintenanceSpec{
 			Reboot:         v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(1))},
 			MaxUnavailable: new(intstr.FromInt32(1)),
@@ -206,7 +206,7 @@ func TestADrainThatNeverEndsFailsTheAttempt(t *testing.T) {
 	web, _ := w.workloads(node)
 	w.job("drains", w.mark(), onNodes(node), func(s *v1alpha1.NodeJobSpec) {
 		s.Maintenance.Drain = &v1alpha1.DrainSpec{TimeoutSeconds: new(int32(3))}
-		s.Rollback = &v1alpha1.RollbackSpec{Script: "touch " + w.markFile() + ".undone"}
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "touch " + w.markFile() + ".undone"}}
 		s.Retry.Limit = new(int32(0))
 	})
 	rec := w.failed("drains", node)

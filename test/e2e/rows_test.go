@@ -369,10 +369,10 @@ echo by-the-task > /etc/seen-by-the-test`},
 	}))
 	w.job("host", "", func(s *v1alpha1.NodeJobSpec) {
 		s.Task = v1alpha1.TaskSpec{
-			ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "setup.sh"}},
-			Env:        []v1alpha1.EnvVar{{Name: "EXTRA", Value: "from-env"}},
+			ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "setup.sh"}}},
+			Env:         []v1alpha1.EnvVar{{Name: "EXTRA", Value: "from-env"}},
 		}
-		s.Task.Check = &v1alpha1.CheckSpec{Script: "grep -q by-the-task /etc/seen-by-the-test"}
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "grep -q by-the-task /etc/seen-by-the-test"}}
 	})
 	rec := w.Done("host", node)
 	want := map[string]string{"host": node, "file": "by-the-test", "user": "0", "extra": "from-env"}

@@ -98,7 +98,7 @@ func NodeJob(name string) *v1alpha1.NodeJob {
 	return &v1alpha1.NodeJob{
 		TypeMeta:   metav1.TypeMeta{APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeJob"},
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name, UID: "uid-of-j", Generation: 1, ResourceVersion: "1"},
-		Spec:       v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}},
+		Spec:       v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}},
 		Status:     v1alpha1.NodeJobStatus{ObservedGeneration: 1, Revision: "new"},
 	}
 }

@@ -30,7 +30,7 @@ func (o *options) job(nodes []string) *v1alpha1.NodeJob {
 		Spec: v1alpha1.NodeJobSpec{
 			// The user chose the nodes explicitly, so their taints do not exclude them.
 			Nodes:   v1alpha1.NodesSpec{Names: nodes, Tolerations: []corev1.Toleration{{Operator: corev1.TolerationOpExists}}},
-			Task:    v1alpha1.TaskSpec{Script: o.script, Command: o.command, TimeoutSeconds: seconds(o.timeout)},
+			Task:    v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: o.script}, Command: o.command, TimeoutSeconds: seconds(o.timeout)},
 			Retry:   v1alpha1.RetrySpec{Limit: new(int32(0))},
 			Rollout: v1alpha1.RolloutSpec{MaxConcurrent: new(o.concurrency(len(nodes))), MaxFailures: &o.failures, Steps: steps},
 			// A machine that is recreated in the meantime is a different machine.

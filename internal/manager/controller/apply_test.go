@@ -116,7 +116,9 @@ func TestACordonIsWrittenWithItsRecord(t *testing.T) {
 }
 
 func TestTheRollbacksPodRunsTheRollback(t *testing.T) {
-	job := liveJob(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} })
+	job := liveJob(func(j *v1alpha1.NodeJob) {
+		j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
+	})
 	r := newReconciler(t, job, watchedNode())
 	seen, err := r.observe(t.Context(), job, nil)
 	if err != nil {

@@ -110,7 +110,7 @@ func liveJob(changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 			Namespace: "ns", Name: "job", UID: "job-uid", Generation: 1, CreationTimestamp: at(0),
 			Finalizers: []string{v1alpha1.NodeJobFinalizer},
 		},
-		Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}},
+		Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}},
 	}
 	for _, change := range changes {
 		change(job)

@@ -89,14 +89,14 @@ func (h *history) newJob(name string) *v1alpha1.NodeJob {
 	h.edits++
 	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: name}}
 	job.Spec = v1alpha1.NodeJobSpec{
-		Task:  v1alpha1.TaskSpec{Script: fmt.Sprint("echo ", h.edits), TimeoutSeconds: new(int32(60))},
+		Task:  v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: fmt.Sprint("echo ", h.edits)}, TimeoutSeconds: new(int32(60))},
 		Retry: v1alpha1.RetrySpec{Limit: new(h.Int31n(3)), BackoffSeconds: new(int32(20))},
 		Rollout: v1alpha1.RolloutSpec{
 			MaxConcurrent: new(intstr.FromInt32(1 + h.Int31n(3))),
 			MaxFailures:   new(intstr.FromString("100%")),
 		},
 		DeletionPolicy: []v1alpha1.DeletionPolicy{v1alpha1.DeletionForget, v1alpha1.DeletionRollback, v1alpha1.DeletionRetain}[h.Intn(3)],
-		Rollback:       &v1alpha1.RollbackSpec{Script: "undo", TimeoutSeconds: new(int32(60))},
+		Rollback:       &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}, TimeoutSeconds: new(int32(60))},
 	}
 	spec := &job.Spec
 	one := func(of int) bool { return h.Intn(of) == 0 }

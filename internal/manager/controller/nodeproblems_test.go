@@ -115,7 +115,7 @@ func TestARefusedRollbackDoesNotPreventTheTask(t *testing.T) {
 		j.Spec.Task = v1alpha1.TaskSpec{
 			Template: &corev1.PodTemplateSpec{Spec: corev1.PodSpec{Containers: []corev1.Container{{Name: "c", Image: "i"}}}},
 		}
-		j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"}
+		j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
 	})
 	refuse := interceptor.Funcs{Create: func(ctx context.Context, c client.WithWatch, o client.Object, opts ...client.CreateOption) error {
 		if pod, ok := o.(*corev1.Pod); ok && pod.Labels[v1alpha1.PhaseLabel] == string(task.Rollback) {

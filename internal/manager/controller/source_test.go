@@ -67,10 +67,10 @@ func TestScriptsThatLinuxRejects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{
 				Task: v1alpha1.TaskSpec{
-					Script: tt.script,
-					Check:  &v1alpha1.CheckSpec{Script: tt.check},
+					ScriptBlock: v1alpha1.ScriptBlock{Script: tt.script},
+					Check:       &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: tt.check}},
 				},
-				Rollback: &v1alpha1.RollbackSpec{Script: tt.rollback},
+				Rollback: &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: tt.rollback}},
 			}}
 			_, got, err := newReconciler(t).source(t.Context(), job)
 			if err != nil {
@@ -97,7 +97,7 @@ func TestVariablesThatLinuxRejects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := &v1alpha1.NodeJob{
 				Spec: v1alpha1.NodeJobSpec{
-					Task: v1alpha1.TaskSpec{Script: "true", Env: []v1alpha1.EnvVar{{Name: "BIG", Value: strings.Repeat("x", tt.size)}}},
+					Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, Env: []v1alpha1.EnvVar{{Name: "BIG", Value: strings.Repeat("x", tt.size)}}},
 				},
 			}
 			_, got, err := newReconciler(t).source(t.Context(), job)
@@ -118,8 +118,8 @@ func TestSource(t *testing.T) {
 	job := func(changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 		job := liveJob()
 		job.Spec.Task.ScriptFrom = from("task")
-		job.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptFrom: from("check")}
-		job.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptFrom: from("rollback")}
+		job.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: from("check")}}
+		job.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: from("rollback")}}
 		for _, change := range changes {
 			change(job)
 		}
@@ -160,7 +160,9 @@ func TestSource(t *testing.T) {
 			want: task.Source{Script: all.Script, Check: all.Check},
 		},
 		"an inline rollback": {
-			job:  job(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }),
+			job: job(func(j *v1alpha1.NodeJob) {
+				j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
+			}),
 			want: task.Source{Script: all.Script, Check: all.Check, Rollback: "undo"},
 		},
 		"a missing rollback prevents the start": {

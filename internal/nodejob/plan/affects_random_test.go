@@ -48,7 +48,7 @@ func named(name string) *v1alpha1.NodeJob {
 			CreationTimestamp: ago(0),
 			Finalizers:        []string{v1alpha1.NodeJobFinalizer},
 		},
-		Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}},
+		Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}},
 	}
 }
 
@@ -116,14 +116,14 @@ func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
 	}
 	if s.IntN(3) == 0 {
 		spec.Task.Check = &v1alpha1.CheckSpec{
-			Script:        "ok?",
+			ScriptBlock:   v1alpha1.ScriptBlock{Script: "ok?"},
 			PeriodSeconds: 600,
 			OnDrift:       []v1alpha1.DriftPolicy{v1alpha1.DriftReport, v1alpha1.DriftRun}[s.IntN(2)],
 		}
 	}
 	if s.IntN(4) == 0 {
-		spec.Rollback = &v1alpha1.RollbackSpec{Script: "false"}
-		spec.Expires = &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{Script: "fixed?", PeriodSeconds: int32(600 * s.IntN(2))}}
+		spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "false"}}
+		spec.Expires = &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "fixed?"}, PeriodSeconds: int32(600 * s.IntN(2))}}
 		if s.seldom() {
 			at := ago(s.IntN(20) - 10)
 			spec.Expires.At = &at

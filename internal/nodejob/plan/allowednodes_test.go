@@ -26,14 +26,18 @@ var teamA = labels.SelectorFromSet(labels.Set{teamLabel: "a"})
 
 // TestNodesOfOtherTeams tests a NodeJob in a namespace that is limited to the nodes of team a. Nothing but what is listed is done.
 func TestNodesOfOtherTeams(t *testing.T) {
-	rollsBack := func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }
+	rollsBack := func(j *v1alpha1.NodeJob) {
+		j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
+	}
 	undone := func(j *v1alpha1.NodeJob) {
 		rollsBack(j)
 		j.Spec.DeletionPolicy, j.DeletionTimestamp = v1alpha1.DeletionRollback, new(metav1.NewTime(ago(5)))
 	}
 	forgets := func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = new(metav1.NewTime(ago(5))) }
 	closed := withTaints(corev1.Taint{Key: "example.com/boot", Effect: corev1.TaintEffectNoSchedule})
-	withCheck := func(j *v1alpha1.NodeJob) { j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "check", PeriodSeconds: 60} }
+	withCheck := func(j *v1alpha1.NodeJob) {
+		j.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "check"}, PeriodSeconds: 60}
+	}
 	ended := func(node Node) Pod {
 		return newPod(node, func(p *Pod) { p.Phase, p.Exit = corev1.PodSucceeded, &Exit{Reported: true} })
 	}
@@ -129,7 +133,7 @@ func selectsPool(pool string) func(*v1alpha1.NodeJob) {
 // TestTheStatusNamesNodesThatMustNotBeRolledBack tests that a deletion that waits for a limit says how it continues.
 func TestTheStatusNamesNodesThatMustNotBeRolledBack(t *testing.T) {
 	job := newJob(func(j *v1alpha1.NodeJob) {
-		j.Spec.Rollback, j.Spec.DeletionPolicy = &v1alpha1.RollbackSpec{Script: "undo"}, v1alpha1.DeletionRollback
+		j.Spec.Rollback, j.Spec.DeletionPolicy = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}, v1alpha1.DeletionRollback
 		j.DeletionTimestamp = new(metav1.NewTime(ago(5)))
 	})
 	in := see(job, []Node{newNode("n", ofTeam("b"), recorded(record.Succeeded))})

@@ -122,7 +122,7 @@ func TestWithoutAnArchiveOnlyNewRunsWait(t *testing.T) {
 	job := newJob(func(j *v1alpha1.NodeJob) {
 		j.Spec.Task.Output.Archive = v1alpha1.ArchiveAlways
 		j.Spec.Retry.Limit = new(int32(0))
-		j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
+		j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 	})
 	in := see(job, []Node{newNode("failed", recorded(record.Failed)), newNode("new")})
 	in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonArchiveNotConfigured, Message: "no archive"}

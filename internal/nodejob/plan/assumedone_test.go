@@ -200,7 +200,9 @@ func TestAssumedRecord(t *testing.T) {
 		job := newJob(
 			assuming,
 			deleted(v1alpha1.DeletionRollback),
-			func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} },
+			func(j *v1alpha1.NodeJob) {
+				j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
+			},
 		)
 		if diff := cmp.Diff([]string{"forget n"}, told(Next(see(job, []Node{on()})))); diff != "" {
 			t.Errorf("actions (-want +got):\n%s", diff)

@@ -17,7 +17,7 @@ import (
 
 // audit asks its check, and has no task.
 func audit(j *v1alpha1.NodeJob) {
-	j.Spec.Task.Script, j.Spec.Task.Check = "", &v1alpha1.CheckSpec{Script: "true"}
+	j.Spec.Task.Script, j.Spec.Task.Check = "", &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 	j.Spec.Rollout.Steps = nil
 }
 

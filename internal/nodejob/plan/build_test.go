@@ -37,7 +37,7 @@ func newJob(changes ...func(*v1alpha1.NodeJob)) *v1alpha1.NodeJob {
 	job := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "job-uid", Generation: 3},
 		Spec: v1alpha1.NodeJobSpec{
-			Task:  v1alpha1.TaskSpec{Script: "true", TimeoutSeconds: new(int32(60))},
+			Task:  v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, TimeoutSeconds: new(int32(60))},
 			Retry: v1alpha1.RetrySpec{Limit: new(int32(1)), BackoffSeconds: new(int32(10))},
 			Rollout: v1alpha1.RolloutSpec{
 				MaxConcurrent: new(intstr.FromInt32(10)), MaxFailures: new(intstr.FromString("100%")),

@@ -23,7 +23,7 @@ import (
 
 // checkedFirst asks the check before a node is cordoned for the task.
 func checkedFirst(j *v1alpha1.NodeJob) {
-	j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true", Before: true}
+	j.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, Before: true}
 	j.Spec.Maintenance.Cordon = true
 }
 
@@ -33,7 +33,7 @@ func asksItself(p *Pod) { p.ChecksBefore = true }
 
 // rolledBack rolls the task back after a failure, and when the NodeJob is deleted.
 func rolledBack(j *v1alpha1.NodeJob) {
-	j.Spec.Rollback, j.Spec.DeletionPolicy = &v1alpha1.RollbackSpec{Script: "undo"}, v1alpha1.DeletionRollback
+	j.Spec.Rollback, j.Spec.DeletionPolicy = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}, v1alpha1.DeletionRollback
 }
 
 // answeredBy is the end of such a check on record, for the first time a minute ago.

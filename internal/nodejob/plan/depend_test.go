@@ -200,7 +200,9 @@ func badSelector() *metav1.LabelSelector {
 
 // Nodes that are done, running attempts and rollbacks do not wait for a dependency.
 func TestDependencyDelaysOnlyStarts(t *testing.T) {
-	undo := func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }
+	undo := func(j *v1alpha1.NodeJob) {
+		j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
+	}
 	runs := newNode("runs")
 	in := see(
 		newJob(undo),

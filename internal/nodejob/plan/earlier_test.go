@@ -37,7 +37,9 @@ func TestOutcomesExtendEarlierAttempts(t *testing.T) {
 		return append([]func(*Pod){func(p *Pod) { p.Runs, p.Attempt = phase, 2 }}, changes...)
 	}
 	inBoot := func(n *Node) { n.BootID = "before" }
-	undo := func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }
+	undo := func(j *v1alpha1.NodeJob) {
+		j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
+	}
 	tests := map[string]struct {
 		job  []func(*v1alpha1.NodeJob)
 		node []func(*Node)

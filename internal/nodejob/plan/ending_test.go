@@ -215,7 +215,9 @@ func TestOutcomeBeforeThePodHasEnded(t *testing.T) {
 			wantState: Running,
 		},
 		"a rollback is recorded": {
-			job:  newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }),
+			job: newJob(func(j *v1alpha1.NodeJob) {
+				j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
+			}),
 			node: newNode("n", recorded(record.Failed, attempts(2))),
 			pod:  newPod(node, concluded(0), rollback),
 			want: []string{

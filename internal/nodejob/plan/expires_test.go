@@ -22,8 +22,8 @@ import (
 
 // expiring asks a check whether the task is still needed, every hour, and can undo the task.
 func expiring(j *v1alpha1.NodeJob) {
-	j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"}
-	j.Spec.Expires = &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{Script: "true", PeriodSeconds: 3600}}
+	j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
+	j.Spec.Expires = &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, PeriodSeconds: 3600}}
 }
 
 // expiresAt ends the task at a time, in seconds from now.
@@ -441,7 +441,7 @@ func TestExpiryStatus(t *testing.T) {
 	}
 	// A node that has drifted, and one that waits.
 	drifts := func(j *v1alpha1.NodeJob) {
-		j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "denied?", PeriodSeconds: 3600}
+		j.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "denied?"}, PeriodSeconds: 3600}
 	}
 	no := func(r *record.Record) {
 		r.Asked = record.Answers{record.QuestionCheck: {Answer: record.AnswerNo, At: ago(9), NoSince: ago(9)}}

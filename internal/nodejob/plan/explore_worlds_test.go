@@ -44,7 +44,7 @@ var smallWorlds = []smallWorld{
 		s.Maintenance.MaxUnavailable = new(intstr.FromInt32(1))
 	}, steps: (*stepper).evictions},
 	{name: "reboot", nodes: 2, spec: func(s *v1alpha1.NodeJobSpec) {
-		s.Task.Check = &v1alpha1.CheckSpec{Script: "true"}
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 		s.Maintenance.Reboot = v1alpha1.RebootSpec{
 			Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(10)), TimeoutSeconds: new(int32(90)),
 		}
@@ -52,10 +52,10 @@ var smallWorlds = []smallWorld{
 	}},
 	{name: "check_before", nodes: 2, spec: func(s *v1alpha1.NodeJobSpec) {
 		s.Maintenance.Cordon = true
-		s.Task.Check = &v1alpha1.CheckSpec{Script: "true", Before: true}
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, Before: true}
 	}, begin: func(h *history) { h.asks = true }},
 	{name: "drift", nodes: 2, spec: func(s *v1alpha1.NodeJobSpec) {
-		s.Task.Check = &v1alpha1.CheckSpec{Script: "true", PeriodSeconds: int32(driftPeriod / time.Second), OnDrift: v1alpha1.DriftRun}
+		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, PeriodSeconds: int32(driftPeriod / time.Second), OnDrift: v1alpha1.DriftRun}
 		s.Rollout.Steps[0].SoakSeconds = 0
 	}, begin: func(h *history) { h.watches = true }},
 	{name: "reruns", nodes: 2, spec: func(s *v1alpha1.NodeJobSpec) {
@@ -92,7 +92,7 @@ var smallWorlds = []smallWorld{
 
 func rollsBack(s *v1alpha1.NodeJobSpec) {
 	s.Retry.Limit = new(int32(0))
-	s.Rollback = &v1alpha1.RollbackSpec{Script: "true", TimeoutSeconds: new(int32(40))}
+	s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, TimeoutSeconds: new(int32(40))}
 	s.OnFailure.Action = v1alpha1.FailureActionCordon
 }
 
@@ -117,7 +117,7 @@ func budgeted(h *history) {
 func (w *smallWorld) job() v1alpha1.NodeJobSpec {
 	spec := v1alpha1.NodeJobSpec{
 		Nodes: v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}},
-		Task:  v1alpha1.TaskSpec{Script: "true", TimeoutSeconds: new(int32(60))},
+		Task:  v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, TimeoutSeconds: new(int32(60))},
 		Retry: v1alpha1.RetrySpec{Limit: new(int32(1)), BackoffSeconds: new(int32(10))},
 		Rollout: v1alpha1.RolloutSpec{
 			MaxConcurrent: new(intstr.FromInt32(1)), MaxFailures: new(intstr.FromInt32(0)),

@@ -144,7 +144,7 @@ func (h *history) disruptMore() {
 	}
 	h.job.Spec.Task.Check = nil
 	if h.chance(2) {
-		h.job.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true"}
+		h.job.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 	}
 }
 

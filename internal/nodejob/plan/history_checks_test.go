@@ -51,7 +51,7 @@ func (h *history) someChecks() {
 	case luck == 0:
 		h.job.Spec.Maintenance.PrePull = true
 	case h.job.Spec.Task.Template == nil:
-		h.job.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true", Before: true}
+		h.job.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, Before: true}
 	}
 }
 

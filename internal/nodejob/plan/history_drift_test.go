@@ -49,7 +49,7 @@ func (h *history) someDrift(seed int64) {
 		return
 	}
 	if h.job.Spec.Task.Check == nil {
-		h.job.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true"}
+		h.job.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 	}
 	check := h.job.Spec.Task.Check
 	if check.PeriodSeconds = int32(driftPeriod / time.Second); h.luck.Intn(2) == 0 {

@@ -282,7 +282,7 @@ func (h *history) someJob() *v1alpha1.NodeJob {
 		ObjectMeta: metav1.ObjectMeta{Namespace: "ns", Name: "job", UID: "job-uid", Generation: 1},
 		Spec: v1alpha1.NodeJobSpec{
 			Nodes:   v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}},
-			Task:    v1alpha1.TaskSpec{Script: "true", TimeoutSeconds: &timeout},
+			Task:    v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, TimeoutSeconds: &timeout},
 			Retry:   v1alpha1.RetrySpec{Limit: &retries, BackoffSeconds: &backoff},
 			Rollout: v1alpha1.RolloutSpec{MaxConcurrent: &limit, MaxFailures: &mayFail},
 		},
@@ -301,7 +301,7 @@ func (h *history) someJob() *v1alpha1.NodeJob {
 		job.Spec.Rollout.Steps = []v1alpha1.RolloutStep{all}
 	}
 	if h.rng.Intn(2) == 0 {
-		job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true", TimeoutSeconds: new(int32(40))}
+		job.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, TimeoutSeconds: new(int32(40))}
 	}
 	job.Spec.OnFailure.Action = []v1alpha1.FailureAction{"", v1alpha1.FailureActionCordon, v1alpha1.FailureActionDrain}[h.rng.Intn(3)]
 	if h.rng.Intn(2) == 0 && job.Spec.OnFailure.Action == v1alpha1.FailureActionDrain {

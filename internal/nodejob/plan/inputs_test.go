@@ -218,8 +218,12 @@ func TestTheRecordHasTheValuesOfThePod(t *testing.T) {
 
 // A reboot is not delayed by a value that is missing; the rollback and the check need it.
 func TestPhasesThatNeedTheValues(t *testing.T) {
-	undo := func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }
-	check := func(j *v1alpha1.NodeJob) { j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true"} }
+	undo := func(j *v1alpha1.NodeJob) {
+		j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
+	}
+	check := func(j *v1alpha1.NodeJob) {
+		j.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
+	}
 	failed, rebooting := recorded(record.Failed, attempts(2)), recorded(record.Rebooting)
 	back := recorded(record.Rebooting, func(r *record.Record) { r.Reboot.BackAt = ago(60) })
 	inOldBoot := func(n *Node) { n.BootID = "n-boot-before" }

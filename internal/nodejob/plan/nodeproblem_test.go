@@ -34,7 +34,7 @@ func nameTaken(since, retryIn int) map[types.UID]NodeProblem {
 
 func templated(j *v1alpha1.NodeJob) {
 	j.Spec.Task = v1alpha1.TaskSpec{Template: &corev1.PodTemplateSpec{}, TimeoutSeconds: j.Spec.Task.TimeoutSeconds}
-	j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"}
+	j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
 }
 
 // succeeded adds the record of a success to a node whose label a user has removed since.
@@ -110,7 +110,9 @@ func TestNodeProblem(t *testing.T) {
 			change: []func(*v1alpha1.NodeJob){
 				oneAtOnce,
 				mayFailNodes(1),
-				func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} },
+				func(j *v1alpha1.NodeJob) {
+					j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
+				},
 			},
 			nodes:  []Node{newNode("a", failed), newNode("b")},
 			in:     func(in *Input) { in.NodeProblems = nameTaken(60, 0) },
@@ -306,7 +308,7 @@ func TestNodeProblemsInTheStatus(t *testing.T) {
 				j.DeletionTimestamp, j.Spec.DeletionPolicy, j.Spec.Rollback = &metav1.Time{
 					Time: ago(5),
 				}, policy, &v1alpha1.RollbackSpec{
-					Script: "undo",
+					ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"},
 				}
 			}), []Node{newNode("a", recorded(record.Succeeded))})
 			in.NodeProblems = nameTaken(60, 5)

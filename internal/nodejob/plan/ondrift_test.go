@@ -21,7 +21,7 @@ import (
 
 // watched asks task.check every hour on nodes that are done.
 func watched(j *v1alpha1.NodeJob) {
-	j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true", PeriodSeconds: 3600}
+	j.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, PeriodSeconds: 3600}
 }
 
 // repaired runs the task again on a node that has drifted.

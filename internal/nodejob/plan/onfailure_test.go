@@ -21,7 +21,7 @@ func onFailure(policy v1alpha1.FailureAction) func(*v1alpha1.NodeJob) {
 }
 
 func withRollback(j *v1alpha1.NodeJob) {
-	j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo", TimeoutSeconds: new(int32(30))}
+	j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}, TimeoutSeconds: new(int32(30))}
 }
 
 // cordonedFor is a node that Everynode has cordoned for these NodeJobs.

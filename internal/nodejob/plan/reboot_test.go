@@ -30,7 +30,9 @@ func rebootingAs(policy v1alpha1.RebootPolicy) func(*v1alpha1.NodeJob) {
 	}
 }
 
-func checking(j *v1alpha1.NodeJob) { j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "true"} }
+func checking(j *v1alpha1.NodeJob) {
+	j.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
+}
 
 // TestSuccessIsFollowedByReboot tests whether a node is rebooted after a success.
 func TestSuccessIsFollowedByReboot(t *testing.T) {

@@ -398,7 +398,9 @@ func TestExpiry(t *testing.T) {
 				ttl(60),
 				none,
 				since(metav1.ConditionFalse, "MaxFailuresExceeded", 60),
-				func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} },
+				func(j *v1alpha1.NodeJob) {
+					j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
+				},
 			),
 			nodes: []Node{finished(record.Failed, 60)},
 			want:  []string{"start " + string(task.Rollback) + " 1 of rev on a"},

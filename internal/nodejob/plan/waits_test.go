@@ -126,7 +126,9 @@ func TestWaitsEnd(t *testing.T) {
 			see(newJob(), []Node{newNode("a", recorded(record.Failed, func(r *record.Record) { r.RunsAlone = true })), w}, newPod(running)),
 			others,
 		},
-		causeRollback: {see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo"} }),
+		causeRollback: {see(newJob(func(j *v1alpha1.NodeJob) {
+			j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
+		}),
 			[]Node{w}, newPod(w, func(p *Pod) { p.Runs = task.Rollback })), others},
 	}
 	for c := causeNode; c <= causeRollback; c++ {
@@ -225,7 +227,7 @@ func TestAPodOfAnEarlierNodeJobDelaysOthersForTheProgressDeadline(t *testing.T) 
 			nodes := []Node{a, b}
 			if tt.deleting {
 				job.DeletionTimestamp = &metav1.Time{Time: ago(5)}
-				job.Spec.DeletionPolicy, job.Spec.Rollback = v1alpha1.DeletionRollback, &v1alpha1.RollbackSpec{Script: "undo"}
+				job.Spec.DeletionPolicy, job.Spec.Rollback = v1alpha1.DeletionRollback, &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
 				nodes = []Node{newNode("a", recorded(record.Succeeded))}
 			}
 			in := see(job, nodes)

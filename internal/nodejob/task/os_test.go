@@ -23,7 +23,9 @@ func TestOS(t *testing.T) {
 		change(&spec)
 		return spec
 	}
-	rollback := func(s *v1alpha1.NodeJobSpec) { s.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }
+	rollback := func(s *v1alpha1.NodeJobSpec) {
+		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
+	}
 	reboot := func(policy v1alpha1.RebootPolicy) func(*v1alpha1.NodeJobSpec) {
 		return func(s *v1alpha1.NodeJobSpec) { s.Maintenance.Reboot.Policy = policy }
 	}

@@ -141,7 +141,7 @@ func TestTolerationsOfThePhases(t *testing.T) {
 	}
 	for _, phase := range slices.DeleteFunc(slices.Clone(phases), func(p Phase) bool { return p == Task || p.Asks() }) {
 		a.Phase = phase
-		job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"}
+		job.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 		if got := Pod(job, Source{}, a, options).Spec.Tolerations; Untolerated(other, got) != nil {
 			t.Errorf("%s does not tolerate every taint: %+v", phase, got)
 		}
@@ -152,7 +152,7 @@ func TestTolerationsOfThePhases(t *testing.T) {
 func TestPodsOfCheckBefore(t *testing.T) {
 	job, a := scriptJob(), attempt()
 	src := Source{Script: "work", Check: "look"}
-	job.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "look"}
+	job.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "look"}}
 	revision := Revision(&job.Spec, src)
 	asks := func(pod *corev1.Pod) []string {
 		asked := []string{pod.Annotations[v1alpha1.CheckBeforeAnnotation]}

@@ -51,10 +51,9 @@ func scriptJob() *v1alpha1.NodeJob {
 			Nodes: v1alpha1.NodesSpec{Selector: &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}},
 				Tolerations: []corev1.Toleration{{Key: "dedicated", Operator: corev1.TolerationOpExists}}},
 			Task: v1alpha1.TaskSpec{
-				Script:         "sysctl -w vm.max_map_count=$WANT",
-				Interpreter:    []string{"/bin/bash", "-eu"},
+				ScriptBlock:    v1alpha1.ScriptBlock{Script: "sysctl -w vm.max_map_count=$WANT", Interpreter: []string{"/bin/bash", "-eu"}},
 				Env:            []v1alpha1.EnvVar{{Name: "WANT", Value: "262144"}, {Name: "COPY", Value: "$(WANT)"}},
-				TimeoutSeconds: &timeout, Check: &v1alpha1.CheckSpec{Script: "true", Interpreter: []string{"/bin/dash"}},
+				TimeoutSeconds: &timeout, Check: &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true", Interpreter: []string{"/bin/dash"}}},
 			},
 		},
 	}
@@ -89,7 +88,7 @@ func templateJob() *v1alpha1.NodeJob {
 // TestPod compares complete pods, because they run as root on a node.
 func TestPod(t *testing.T) {
 	bare := scriptJob()
-	bare.Spec = v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}}
+	bare.Spec = v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}}
 	tests := map[string]struct {
 		job     *v1alpha1.NodeJob
 		src     Source
@@ -181,7 +180,7 @@ func withFiles(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 
 func withRollback(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 	timeout := int32(30)
-	job.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "unused", Interpreter: []string{"/bin/sh", "-u"}, TimeoutSeconds: &timeout}
+	job.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "unused", Interpreter: []string{"/bin/sh", "-u"}}, TimeoutSeconds: &timeout}
 	return job
 }
 

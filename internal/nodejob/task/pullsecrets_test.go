@@ -13,7 +13,7 @@ import (
 )
 
 func TestImagePullSecrets(t *testing.T) {
-	script := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}}}
+	script := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}}}
 	template := &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Template: &corev1.PodTemplateSpec{}}}}
 	mirror := []corev1.LocalObjectReference{{Name: "mirror"}}
 	tests := map[string]struct {

@@ -138,7 +138,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 		})},
 		"a-check-before-that-fails": {Job: fresh(func(j *v1alpha1.NodeJob) {
 			j.Spec.Task.Script = "true"
-			j.Spec.Task.Check = &v1alpha1.CheckSpec{Script: "exit 3", Before: true}
+			j.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "exit 3"}, Before: true}
 		}), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) {
 				failed(r, 0)
@@ -149,7 +149,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 		})},
 		"a-check-before-that-says-no": {Job: fresh(func(j *v1alpha1.NodeJob) {
 			j.Spec.Task.Script = "true"
-			j.Spec.Task.Check, j.Spec.Maintenance.Cordon, j.Spec.Suspend = &v1alpha1.CheckSpec{Script: "exit 1", Before: true}, true, true
+			j.Spec.Task.Check, j.Spec.Maintenance.Cordon, j.Spec.Suspend = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "exit 1"}, Before: true}, true, true
 		}), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) {
 				r.Outcome, r.CheckBefore, r.Attempts, r.ExitCode, r.Message = record.Needed, record.AnswerNo, 0, new(int32(1)), ""
@@ -183,7 +183,9 @@ func TestEachNodeIsExplained(t *testing.T) {
 			ran(n, func(r *record.Record) { failed(r, 2); r.FinishedAt = before(5 * time.Second) })
 		})},
 		"failed-and-rolled-back": {
-			Job: fresh(func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }),
+			Job: fresh(func(j *v1alpha1.NodeJob) {
+				j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
+			}),
 			Nodes: first(func(n *plan.Node) {
 				ran(n, func(r *record.Record) { failed(r, 4); rolledBack(r); r.Rollback.Attempts, r.Earlier = 2, earlier() })
 			}),
@@ -440,7 +442,7 @@ func TestAskedSince(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			rec := &record.Record{Asked: record.Answers{record.QuestionCheck: tt.asked}}
-			if got := (Explain{Job: &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{Script: "true"}}}, Now: now}).askedSince(
+			if got := (Explain{Job: &v1alpha1.NodeJob{Spec: v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}}}, Now: now}).askedSince(
 				rec,
 			); got != tt.want {
 				t.Errorf("it says %q, want %q", got, tt.want)

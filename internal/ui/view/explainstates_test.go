@@ -155,7 +155,7 @@ func TestWhatANodeWaitsFor(t *testing.T) {
 // TestConfirmIsExplained checks what is said before, while and after a task could cut its node off.
 func TestConfirmIsExplained(t *testing.T) {
 	confirms := func(j *v1alpha1.NodeJob) {
-		j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "undo", TimeoutSeconds: new(int32(30))}
+		j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}, TimeoutSeconds: new(int32(30))}
 		j.Spec.Confirm = &v1alpha1.ConfirmSpec{
 			TimeoutSeconds: new(int32(60)),
 			Probes:         []v1alpha1.ConfirmProbe{{Name: "registry", Script: "true"}},
@@ -293,7 +293,9 @@ func TestSentencesAboutANode(t *testing.T) {
 			ran(n, func(r *record.Record) { failed(r, 4); change(r) })
 		}
 	}
-	rollsBack := func(j *v1alpha1.NodeJob) { j.Spec.Rollback = &v1alpha1.RollbackSpec{Script: "true"} }
+	rollsBack := func(j *v1alpha1.NodeJob) {
+		j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
+	}
 	tests := map[string]struct {
 		job            func(*v1alpha1.NodeJob)
 		node           func(*plan.Node)

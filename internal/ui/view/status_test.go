@@ -58,7 +58,7 @@ func rollout(j *v1alpha1.NodeJob, step string, steps ...v1alpha1.StepStatus) {
 
 // audited is the status of an audit of 4 nodes, some of which are not compliant.
 func audited(j *v1alpha1.NodeJob, nonCompliant int32) {
-	j.Spec.Task = v1alpha1.TaskSpec{Check: &v1alpha1.CheckSpec{Script: "true"}}
+	j.Spec.Task = v1alpha1.TaskSpec{Check: &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}}
 	stands(
 		j, v1alpha1.ConditionComplete, v1alpha1.ReasonNonCompliant,
 		fmt.Sprintf("%d of 4 nodes are compliant, %d not compliant (node-1: PermitRootLogin is yes; node-2)", 4-nonCompliant, nonCompliant),

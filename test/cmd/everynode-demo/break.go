@@ -24,7 +24,7 @@ func (d *demo) breakAndFix(ctx context.Context) error {
 	d.say("a broken script is rolled out, with a rollback: it fails on the first node, and the rollout stops there")
 	broken := job.DeepCopy()
 	broken.Spec.Task.Script = "echo changing things\nrm /etc/everynode-demo-missing\n"
-	broken.Spec.Rollback = &v1alpha1.RollbackSpec{Script: `echo "putting it right after exit code $EVERYNODE_FAILED_EXIT_CODE"`}
+	broken.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: `echo "putting it right after exit code $EVERYNODE_FAILED_EXIT_CODE"`}}
 	broken.Spec.OnFailure.Action = v1alpha1.FailureActionCordon
 	broken.Spec.Retry.Limit = new(int32(0))
 	if err := d.client.Patch(ctx, broken, client.MergeFrom(&job)); err != nil {

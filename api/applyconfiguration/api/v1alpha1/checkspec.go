@@ -11,13 +11,7 @@ import (
 //
 // CheckSpec is a script that checks the result of the task. Exactly one of script and scriptFrom must be set.
 type CheckSpecApplyConfiguration struct {
-	// script runs as task.script does, with the same environment: at most 65536 bytes.
-	Script *string `json:"script,omitempty"`
-	// scriptFrom references a script in a ConfigMap of the same namespace.
-	ScriptFrom *ScriptSourceApplyConfiguration `json:"scriptFrom,omitempty"`
-	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
-	// such a line it is /bin/sh. task.interpreter does not apply.
-	Interpreter []string `json:"interpreter,omitempty"`
+	ScriptBlockApplyConfiguration `json:""`
 	// before makes the check run before the task, too. If its exit code is 0, the node is done without the task (AlreadyDone): it is
 	// not cordoned, drained or rebooted. If it is 75 or at least 128, after a signal or a timeout, or without the interpreter, the check
 	// itself has failed (CheckError): it is repeated with the backoff of retry, and does not count as a failure. With any other exit
@@ -45,7 +39,7 @@ func CheckSpec() *CheckSpecApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Script field is set to the value of the last call.
 func (b *CheckSpecApplyConfiguration) WithScript(value string) *CheckSpecApplyConfiguration {
-	b.Script = &value
+	b.ScriptBlockApplyConfiguration.Script = &value
 	return b
 }
 
@@ -53,7 +47,7 @@ func (b *CheckSpecApplyConfiguration) WithScript(value string) *CheckSpecApplyCo
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ScriptFrom field is set to the value of the last call.
 func (b *CheckSpecApplyConfiguration) WithScriptFrom(value *ScriptSourceApplyConfiguration) *CheckSpecApplyConfiguration {
-	b.ScriptFrom = value
+	b.ScriptBlockApplyConfiguration.ScriptFrom = value
 	return b
 }
 
@@ -62,7 +56,7 @@ func (b *CheckSpecApplyConfiguration) WithScriptFrom(value *ScriptSourceApplyCon
 // If called multiple times, values provided by each call will be appended to the Interpreter field.
 func (b *CheckSpecApplyConfiguration) WithInterpreter(values ...string) *CheckSpecApplyConfiguration {
 	for i := range values {
-		b.Interpreter = append(b.Interpreter, values[i])
+		b.ScriptBlockApplyConfiguration.Interpreter = append(b.ScriptBlockApplyConfiguration.Interpreter, values[i])
 	}
 	return b
 }

@@ -8,15 +8,7 @@ package v1alpha1
 // ExpiresCheckSpec is a script that says whether the task is no longer needed on a node. Exactly one of script and scriptFrom must be
 // set.
 type ExpiresCheckSpecApplyConfiguration struct {
-	// script runs as task.script does, with the same environment and time limit: at most 65536 bytes. Exit code 0 means that the task
-	// is no longer needed on the node, and 1 that it still is. With any other exit code, a signal or a timeout, the check itself has
-	// failed (CheckError): it is repeated with the backoff of retry, does not count as a failure, and ends nothing.
-	Script *string `json:"script,omitempty"`
-	// scriptFrom references a script in a ConfigMap of the same namespace.
-	ScriptFrom *ScriptSourceApplyConfiguration `json:"scriptFrom,omitempty"`
-	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
-	// such a line it is /bin/sh. task.interpreter does not apply.
-	Interpreter []string `json:"interpreter,omitempty"`
+	ScriptBlockApplyConfiguration `json:""`
 	// periodSeconds is the time after which the check runs again on a node that has not rebooted, in seconds: 60 to 31536000. The
 	// checks of the nodes are spread over the period. With 0, which is the default, it runs before the task and after reboots only.
 	//
@@ -34,7 +26,7 @@ func ExpiresCheckSpec() *ExpiresCheckSpecApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Script field is set to the value of the last call.
 func (b *ExpiresCheckSpecApplyConfiguration) WithScript(value string) *ExpiresCheckSpecApplyConfiguration {
-	b.Script = &value
+	b.ScriptBlockApplyConfiguration.Script = &value
 	return b
 }
 
@@ -42,7 +34,7 @@ func (b *ExpiresCheckSpecApplyConfiguration) WithScript(value string) *ExpiresCh
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ScriptFrom field is set to the value of the last call.
 func (b *ExpiresCheckSpecApplyConfiguration) WithScriptFrom(value *ScriptSourceApplyConfiguration) *ExpiresCheckSpecApplyConfiguration {
-	b.ScriptFrom = value
+	b.ScriptBlockApplyConfiguration.ScriptFrom = value
 	return b
 }
 
@@ -51,7 +43,7 @@ func (b *ExpiresCheckSpecApplyConfiguration) WithScriptFrom(value *ScriptSourceA
 // If called multiple times, values provided by each call will be appended to the Interpreter field.
 func (b *ExpiresCheckSpecApplyConfiguration) WithInterpreter(values ...string) *ExpiresCheckSpecApplyConfiguration {
 	for i := range values {
-		b.Interpreter = append(b.Interpreter, values[i])
+		b.ScriptBlockApplyConfiguration.Interpreter = append(b.ScriptBlockApplyConfiguration.Interpreter, values[i])
 	}
 	return b
 }

@@ -11,8 +11,11 @@ import (
 //
 // ExpiresSpec defines when the task is no longer needed. At least one of its fields must be set.
 type ExpiresSpecApplyConfiguration struct {
-	// check is a script that says whether the task is no longer needed on a node. It runs in a pod of its own, which needs no slot:
-	// before the task and before task.check, after each reboot of the node, and each periodSeconds.
+	// check is a script that says whether the task is no longer needed on a node, with the environment and the time limit of the task. It
+	// runs in a pod of its own, which needs no slot: before the task and before task.check, after each reboot of the node, and each
+	// periodSeconds. Exit code 0 means that the task is no longer needed on the node, and 1 that it still is. With any other exit code, a
+	// signal or a timeout, the check itself has failed (CheckError): it is repeated with the backoff of retry, does not count as a
+	// failure, and ends nothing.
 	Check *ExpiresCheckSpecApplyConfiguration `json:"check,omitempty"`
 	// at is the time after which the task is no longer needed on any node, by the clock of the API server. The check is then not run.
 	// Rollbacks run within rollout.maxConcurrent, and within maintenance.maxUnavailable if the task disrupts nodes.

@@ -22,7 +22,9 @@ type NodeJobSpecApplyConfiguration struct {
 	Task *TaskSpecApplyConfiguration `json:"task,omitempty"`
 	// rollback undoes the task, in a separate pod, on each node on which all attempts have failed. With deletionPolicy Rollback, it
 	// also runs when the NodeJob is deleted, on every node on which the task has run, and with expires, on each node on which the task
-	// is no longer needed. It is not part of the revision.
+	// is no longer needed. It is not part of the revision. Its environment describes why it runs (EVERYNODE_ROLLBACK_FOR), how the last
+	// attempt ended (EVERYNODE_FAILED_EXIT_CODE, EVERYNODE_FAILED_REASON) and its results (EVERYNODE_RUN_RESULTS, and
+	// EVERYNODE_RESULT_KEY for each).
 	//
 	// Example: {script: "sysctl -w vm.max_map_count=65530"}
 	Rollback *RollbackSpecApplyConfiguration `json:"rollback,omitempty"`

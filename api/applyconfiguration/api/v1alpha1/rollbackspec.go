@@ -7,15 +7,7 @@ package v1alpha1
 //
 // RollbackSpec is a script that undoes the task on a node. Exactly one of script and scriptFrom must be set.
 type RollbackSpecApplyConfiguration struct {
-	// script runs as task.script does: at most 65536 bytes. Its environment describes why it runs (EVERYNODE_ROLLBACK_FOR), how the
-	// last attempt ended (EVERYNODE_FAILED_EXIT_CODE, EVERYNODE_FAILED_REASON) and its results (EVERYNODE_RUN_RESULTS, and
-	// EVERYNODE_RESULT_KEY for each).
-	Script *string `json:"script,omitempty"`
-	// scriptFrom references a script in a ConfigMap of the same namespace.
-	ScriptFrom *ScriptSourceApplyConfiguration `json:"scriptFrom,omitempty"`
-	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
-	// such a line it is /bin/sh. task.interpreter does not apply.
-	Interpreter []string `json:"interpreter,omitempty"`
+	ScriptBlockApplyConfiguration `json:""`
 	// timeoutSeconds is the time limit of one attempt in seconds, including the image pull: 1 to 86400. The default is 600.
 	TimeoutSeconds *int32 `json:"timeoutSeconds,omitempty"`
 }
@@ -30,7 +22,7 @@ func RollbackSpec() *RollbackSpecApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Script field is set to the value of the last call.
 func (b *RollbackSpecApplyConfiguration) WithScript(value string) *RollbackSpecApplyConfiguration {
-	b.Script = &value
+	b.ScriptBlockApplyConfiguration.Script = &value
 	return b
 }
 
@@ -38,7 +30,7 @@ func (b *RollbackSpecApplyConfiguration) WithScript(value string) *RollbackSpecA
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ScriptFrom field is set to the value of the last call.
 func (b *RollbackSpecApplyConfiguration) WithScriptFrom(value *ScriptSourceApplyConfiguration) *RollbackSpecApplyConfiguration {
-	b.ScriptFrom = value
+	b.ScriptBlockApplyConfiguration.ScriptFrom = value
 	return b
 }
 
@@ -47,7 +39,7 @@ func (b *RollbackSpecApplyConfiguration) WithScriptFrom(value *ScriptSourceApply
 // If called multiple times, values provided by each call will be appended to the Interpreter field.
 func (b *RollbackSpecApplyConfiguration) WithInterpreter(values ...string) *RollbackSpecApplyConfiguration {
 	for i := range values {
-		b.Interpreter = append(b.Interpreter, values[i])
+		b.ScriptBlockApplyConfiguration.Interpreter = append(b.ScriptBlockApplyConfiguration.Interpreter, values[i])
 	}
 	return b
 }

@@ -13,13 +13,7 @@ import (
 // TaskSpec defines what runs on each node. Exactly one of script, scriptFrom, command and template must be set. With check alone, the
 // NodeJob is an audit: it only asks the check, and never changes a node.
 type TaskSpecApplyConfiguration struct {
-	// script is run by an interpreter of the node, as root and in the namespaces of the host: at most 65536 bytes. The task has
-	// succeeded if the exit code is 0.
-	//
-	// Example: "apt-get update && apt-get install -y nfs-common"
-	Script *string `json:"script,omitempty"`
-	// scriptFrom references a script in a ConfigMap of the same namespace. A change of its content is a new revision.
-	ScriptFrom *ScriptSourceApplyConfiguration `json:"scriptFrom,omitempty"`
+	ScriptBlockApplyConfiguration `json:""`
 	// command is a program of the node and its arguments: at most 65536 bytes. It runs as script does, but without a shell: the
 	// arguments are passed to the program unchanged. A name without a slash is looked up in the PATH of the node. With files,
 	// $(EVERYNODE_FILES) is replaced by the path of the files.
@@ -30,11 +24,6 @@ type TaskSpecApplyConfiguration struct {
 	// activeDeadlineSeconds. The pod has no service account token unless the template sets a service account or
 	// automountServiceAccountToken.
 	Template *v1.PodTemplateSpec `json:"template,omitempty"`
-	// interpreter is the command of the node that runs the script. If unset, the first line of the script with #! names it; without
-	// such a line it is /bin/sh. With files, $(EVERYNODE_FILES) is replaced by the path of the files.
-	//
-	// Example: ["/bin/bash", "-eu"]
-	Interpreter []string `json:"interpreter,omitempty"`
 	// env is added to the environment of script, scriptFrom and command, and of their check and rollback. The variables
 	// EVERYNODE_NODEJOB, EVERYNODE_NODE_NAME, EVERYNODE_ATTEMPT, EVERYNODE_REVISION and EVERYNODE_RESULTS are always set.
 	//
@@ -80,7 +69,7 @@ func TaskSpec() *TaskSpecApplyConfiguration {
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Script field is set to the value of the last call.
 func (b *TaskSpecApplyConfiguration) WithScript(value string) *TaskSpecApplyConfiguration {
-	b.Script = &value
+	b.ScriptBlockApplyConfiguration.Script = &value
 	return b
 }
 
@@ -88,7 +77,17 @@ func (b *TaskSpecApplyConfiguration) WithScript(value string) *TaskSpecApplyConf
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ScriptFrom field is set to the value of the last call.
 func (b *TaskSpecApplyConfiguration) WithScriptFrom(value *ScriptSourceApplyConfiguration) *TaskSpecApplyConfiguration {
-	b.ScriptFrom = value
+	b.ScriptBlockApplyConfiguration.ScriptFrom = value
+	return b
+}
+
+// WithInterpreter adds the given value to the Interpreter field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Interpreter field.
+func (b *TaskSpecApplyConfiguration) WithInterpreter(values ...string) *TaskSpecApplyConfiguration {
+	for i := range values {
+		b.ScriptBlockApplyConfiguration.Interpreter = append(b.ScriptBlockApplyConfiguration.Interpreter, values[i])
+	}
 	return b
 }
 
@@ -107,16 +106,6 @@ func (b *TaskSpecApplyConfiguration) WithCommand(values ...string) *TaskSpecAppl
 // If called multiple times, the Template field is set to the value of the last call.
 func (b *TaskSpecApplyConfiguration) WithTemplate(value v1.PodTemplateSpec) *TaskSpecApplyConfiguration {
 	b.Template = &value
-	return b
-}
-
-// WithInterpreter adds the given value to the Interpreter field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Interpreter field.
-func (b *TaskSpecApplyConfiguration) WithInterpreter(values ...string) *TaskSpecApplyConfiguration {
-	for i := range values {
-		b.Interpreter = append(b.Interpreter, values[i])
-	}
 	return b
 }
 
