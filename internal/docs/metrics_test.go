@@ -39,10 +39,10 @@ var fixed = map[string]string{
 	"everynode_attempts_total phase":           "task, rollback, check-before, check-drift, check-expires",
 	"everynode_attempts_total outcome":         "Succeeded, Failed, Disrupted, Needed, Expired",
 	"everynode_archived_outputs_total outcome": "Stored, Failed",
-	"everynode_guard_nodes state":              "guarded, held, released, unavailable",
+	"everynode_guard_nodes state":              "total, waiting, released, unavailable",
 	"everynode_guard_held_seconds reason":      "ConditionMet, DeadlineReached, BreakGlass",
 	"everynode_notifications_total outcome":    "Delivered, Rejected, Expired, Overflowed",
-	"everynode_budget_nodes state":             "selected, joining, unavailable, waiting, exceeding",
+	"everynode_budget_nodes state":             "total, exempt, unavailable, waiting, exceeding",
 }
 
 // MustRegister implements prometheus.Registerer.

@@ -27,7 +27,7 @@ func NewMetrics(registry prometheus.Registerer) *Metrics {
 	m := &Metrics{
 		nodes: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_guard_nodes",
-			Help: "Nodes that a NodeGuard guards, by state: guarded, and of these held, released and unavailable.",
+			Help: "Nodes that a NodeGuard guards, by state: total, and of these waiting, released and unavailable.",
 		}, append(labels, "state")),
 		oldest: prometheus.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "everynode_guard_oldest_hold_timestamp_seconds",
