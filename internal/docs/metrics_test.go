@@ -5,8 +5,10 @@ package docs
 
 import (
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
+	"path/filepath"
 	"regexp"
 	"slices"
 	"strconv"
@@ -152,6 +154,31 @@ func TestThePageOfMetricsHasMetricsOfControllerRuntime(t *testing.T) {
 		}
 		if diff := cmp.Diff(want, got, sorted); diff != "" {
 			t.Errorf("labels of %s (-registered +docs/metrics.md):\n%s", row[1], diff)
+		}
+	}
+}
+
+// TestTheValuesOfLabelsAreInTheCode finds values of labels that no code sets any more.
+func TestTheValuesOfLabelsAreInTheCode(t *testing.T) {
+	var code strings.Builder
+	for _, root := range []string{"../manager", "../nodejob", "../../api/v1alpha1"} {
+		err := filepath.WalkDir(root, func(path string, _ fs.DirEntry, err error) error {
+			if err != nil || !strings.HasSuffix(path, ".go") || strings.HasSuffix(path, "_test.go") {
+				return err
+			}
+			content, err := os.ReadFile(path)
+			code.Write(content)
+			return err
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+	for label, all := range fixed {
+		for value := range strings.SplitSeq(all, ", ") {
+			if !strings.Contains(code.String(), strconv.Quote(value)) {
+				t.Errorf("%s: no code has the value %s", label, value)
+			}
 		}
 	}
 }
