@@ -45,7 +45,8 @@ func TestObjectsOfAnEarlierAPI(t *testing.T) {
 				c = c.WithObjects(o)
 			}
 			err := refuseEarlier(t.Context(), c.Build())
-			if (err != nil) != tt.refused || err != nil && !strings.Contains(err.Error(), tt.kind+" mine was last observed by a manager with an earlier API") {
+			if (err != nil) != tt.refused ||
+				err != nil && !strings.Contains(err.Error(), tt.kind+" mine was last observed by a manager with an earlier API") {
 				t.Errorf("the error is %v", err)
 			}
 		})

@@ -131,7 +131,10 @@ func (h *history) newJob(name string) *v1alpha1.NodeJob {
 	job := &v1alpha1.NodeJob{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: name}}
 	spec := &job.Spec
 	*spec = v1alpha1.NodeJobSpec{
-		Task:    v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: fmt.Sprint("echo ", h.Intn(1000))}, TimeoutSeconds: new(int32(60))},
+		Task: v1alpha1.TaskSpec{
+			ScriptBlock:    v1alpha1.ScriptBlock{Script: fmt.Sprint("echo ", h.Intn(1000))},
+			TimeoutSeconds: new(int32(60)),
+		},
 		Retry:   v1alpha1.RetrySpec{Limit: new(h.Int31n(3)), BackoffSeconds: new(int32(10))},
 		Rollout: v1alpha1.RolloutSpec{MaxConcurrent: new(intstr.FromInt32(1 + h.Int31n(3))), MaxFailures: new(intstr.FromString("100%"))},
 	}

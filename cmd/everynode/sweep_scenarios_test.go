@@ -87,7 +87,11 @@ var scenarios = map[string]scenario{
 	}},
 	"drift is repaired": {nodes: 2, fails: failsAt("n2 job check-drift", 1), play: func(w *sweep) {
 		w.apply("job", func(s *v1alpha1.NodeJobSpec) {
-			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "look"}, PeriodSeconds: 3600, OnDrift: v1alpha1.DriftRun}
+			s.Task.Check = &v1alpha1.CheckSpec{
+				ScriptBlock:   v1alpha1.ScriptBlock{Script: "look"},
+				PeriodSeconds: 3600,
+				OnDrift:       v1alpha1.DriftRun,
+			}
 		})
 		w.awaitComplete("job")
 		w.await("the repair of n2", func() bool { return w.succeededOn("n2 job task") == 2 })
@@ -107,7 +111,9 @@ var scenarios = map[string]scenario{
 	}},
 	"a mitigation expires": {nodes: 2, fails: failsAt("n1 job check-expires", 1, "n2 job check-expires", 1), play: func(w *sweep) {
 		w.apply("job", func(s *v1alpha1.NodeJobSpec) {
-			s.Rollback, s.Expires = undo, &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "fixed"}, PeriodSeconds: 3600}}
+			s.Rollback, s.Expires = undo, &v1alpha1.ExpiresSpec{
+				Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "fixed"}, PeriodSeconds: 3600},
+			}
 		})
 		w.awaitComplete("job")
 		w.await("all nodes have expired", func() bool { return w.succeededOn("n1 job rollback")+w.succeededOn("n2 job rollback") == 2 })

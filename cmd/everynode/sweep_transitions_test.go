@@ -210,7 +210,9 @@ var transitions = edits{
 	"rerun.onNodeFieldChange":     one(func(s *spec) { s.Rerun.OnNodeFieldChange, s.Task.Env = true, []v1alpha1.EnvVar{zoneEnv} }),
 	"rerun.periodSeconds":         one(func(s *spec) { s.Rerun.PeriodSeconds = 864_000 }),
 	"expires.check": one(func(s *spec) {
-		s.Expires = &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "fixed"}, PeriodSeconds: 864_000}}
+		s.Expires = &v1alpha1.ExpiresSpec{
+			Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "fixed"}, PeriodSeconds: 864_000},
+		}
 	}),
 	"expires.at": one(func(s *spec) {
 		s.Expires = &v1alpha1.ExpiresSpec{At: &metav1.Time{Time: time.Date(2000, 6, 1, 0, 0, 0, 0, time.UTC)}}

@@ -584,7 +584,11 @@ func TestExplainSaysWhatBudgetsMean(t *testing.T) {
 // TestRunIsRefusedUnderAFreeze : without a message it would wait for the end of the freeze, and then run unattended.
 func TestRunIsRefusedUnderAFreeze(t *testing.T) {
 	const said = "Frozen until 14:00:00 UTC (in 120m) by alice: INC-42 (NodeDisruptionBudget freeze): nothing starts on "
-	disruptions := frozenBudget("freeze", 2*time.Hour, func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.AppliesTo = v1alpha1.AppliesToDisruptions })
+	disruptions := frozenBudget(
+		"freeze",
+		2*time.Hour,
+		func(b *v1alpha1.NodeDisruptionBudget) { b.Spec.AppliesTo = v1alpha1.AppliesToDisruptions },
+	)
 	ofPool := frozenBudget("freeze", 2*time.Hour, func(b *v1alpha1.NodeDisruptionBudget) {
 		b.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "a"}}
 	})

@@ -139,7 +139,10 @@ func checkAudit(t *testing.T, server *auditServer) {
 	want := v1alpha1.NodeJobSpec{
 		Nodes: v1alpha1.NodesSpec{Names: []string{"a", "b", "c"}},
 		Task: v1alpha1.TaskSpec{
-			Check: &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: `uname -r | grep -q "$WANT"`}}, Env: []v1alpha1.EnvVar{{Name: "WANT", Value: "6.12"}},
+			Check: &v1alpha1.CheckSpec{
+				ScriptBlock: v1alpha1.ScriptBlock{Script: `uname -r | grep -q "$WANT"`},
+			},
+			Env:            []v1alpha1.EnvVar{{Name: "WANT", Value: "6.12"}},
 			TimeoutSeconds: new(int32(30)),
 		},
 		TTLSecondsAfterFinished: new(int32(600)), DeletionPolicy: v1alpha1.DeletionForget,

@@ -264,7 +264,9 @@ stringData: {b: two}
 			}
 			spec := &v1alpha1.NodeJobSpec{
 				Task: v1alpha1.TaskSpec{
-					ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "run.sh"}}},
+					ScriptBlock: v1alpha1.ScriptBlock{
+						ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "run.sh"}},
+					},
 				},
 			}
 			want := task.Revision(spec, task.Source{Script: "true", Inputs: []task.Hashes{{Content: task.ContentHash(tt.wantUID, would)}}})
@@ -373,7 +375,10 @@ func TestAPlanSaysWhereTheTaskDoesNotRun(t *testing.T) {
 	}
 	// node-2 was assumed to be done, and then lost the label.
 	key, setUp := v1alpha1.RecordKey("ns", "j"), map[string]string{"set-up": "yes"}
-	revision := task.Revision(&v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}}, task.Source{Script: "true"})
+	revision := task.Revision(
+		&v1alpha1.NodeJobSpec{Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}},
+		task.Source{Script: "true"},
+	)
 	recorded := older("node-2", map[string]string{key: revision})
 	record.SetOn(&recorded, key, record.Record{Revision: revision, Label: revision, Outcome: record.Succeeded, Assumed: true})
 	nodes := []corev1.Node{older("node-1", setUp), recorded, older("node-3", setUp), older("node-4", nil)}

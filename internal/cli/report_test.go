@@ -86,7 +86,10 @@ c,Compliant,2026-07-01T11:00:00Z,,,,ns/j,new,y`,
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			job := clitest.NodeJob("j")
-			job.Spec.Task = v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, Check: &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, PeriodSeconds: 3600}}
+			job.Spec.Task = v1alpha1.TaskSpec{
+				ScriptBlock: v1alpha1.ScriptBlock{Script: "true"},
+				Check:       &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, PeriodSeconds: 3600},
+			}
 			job.Status.Revision = "new"
 			if tt.job != nil {
 				tt.job(job)

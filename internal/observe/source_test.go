@@ -84,7 +84,9 @@ func TestCommandsThatLinuxRejects(t *testing.T) {
 func TestConfigMapsOfANodeJob(t *testing.T) {
 	job := &v1alpha1.NodeJob{}
 	job.Spec.Task.Script = "true"
-	job.Spec.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "check"}}}}
+	job.Spec.Task.Check = &v1alpha1.CheckSpec{
+		ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "check"}}},
+	}
 	job.Spec.Task.Files = []v1alpha1.FilesSource{
 		{Name: "a", ConfigMap: &v1alpha1.FilesFromObject{Name: "agent"}}, {Name: "b", Secret: &v1alpha1.FilesFromObject{Name: "tls"}},
 	}

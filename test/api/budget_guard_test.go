@@ -29,7 +29,8 @@ func TestABudgetDecidesBeforeANodeGuard(t *testing.T) {
 
 	must(t, b.kubectl("cordon n0"))
 	b.disks("NodeGuard disks holds n0", func(g *v1alpha1.NodeGuard) bool {
-		return len(g.Status.Waiting) == 1 && g.Status.Waiting[0].Node == "n0" && g.Status.Waiting[0].Reason == v1alpha1.ReasonWaitingForBudget
+		return len(g.Status.Waiting) == 1 && g.Status.Waiting[0].Node == "n0" &&
+			g.Status.Waiting[0].Reason == v1alpha1.ReasonWaitingForBudget
 	})
 	must(t, b.kubectl("drain n1 --ignore-daemonsets --timeout=60s"))
 	must(t, b.kubectl("uncordon n1"))

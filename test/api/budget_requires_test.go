@@ -179,7 +179,10 @@ func TestTheAPIRejectsRequirementsThatCannotWork(t *testing.T) {
 		return v1alpha1.BudgetRequirement{Name: "calm", Alerts: &v1alpha1.RequiredAlerts{URL: url, Matchers: []string{"a=b"}}}
 	}
 	object := func(kind string) v1alpha1.BudgetRequirement {
-		return v1alpha1.BudgetRequirement{Name: "o", Object: &v1alpha1.RequiredObject{APIVersion: "v1", Kind: kind, Name: "x", Expression: "true"}}
+		return v1alpha1.BudgetRequirement{
+			Name:   "o",
+			Object: &v1alpha1.RequiredObject{APIVersion: "v1", Kind: kind, Name: "x", Expression: "true"},
+		}
 	}
 	named := func(name string) v1alpha1.BudgetRequirement {
 		r := object("ConfigMap")

@@ -30,7 +30,9 @@ func TestATaskExpiresOnEachNode(t *testing.T) {
 	w.job("deny", func(s *v1alpha1.NodeJobSpec) {
 		s.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"x.test/for": "deny"}}
 		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
-		s.Expires = &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "fixed?", Interpreter: []string{"/bin/ash"}}}}
+		s.Expires = &v1alpha1.ExpiresSpec{
+			Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "fixed?", Interpreter: []string{"/bin/ash"}}},
+		}
 		s.Publish = []v1alpha1.PublishedResult{{Result: "denied", Label: "x.test/denied"}}
 	})
 	w.comes("fixed", map[string]string{"x.test/for": "deny"})

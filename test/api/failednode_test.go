@@ -252,7 +252,11 @@ func TestADeletionRollsBackOnEveryNodeAndThenEnds(t *testing.T) {
 	}
 	must(t, admin.Create(w.Ctx, cm))
 	job := w.job("undoes", func(s *v1alpha1.NodeJobSpec) {
-		s.Task = v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "do", Key: "sh"}}}}
+		s.Task = v1alpha1.TaskSpec{
+			ScriptBlock: v1alpha1.ScriptBlock{
+				ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "do", Key: "sh"}},
+			},
+		}
 		s.Rollout.MaxConcurrent = percent("100%")
 		s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 		s.Retry.Limit = new(int32(0))

@@ -141,7 +141,9 @@ func TestTwoTeamsRunOnTheirOwnNodes(t *testing.T) {
 			s.Rollout.MaxConcurrent = percent("100%")
 			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "check"}, PeriodSeconds: 10}
 			s.Gate = &v1alpha1.GateSpec{Nodes: v1alpha1.GateAll}
-			s.Rollback, s.DeletionPolicy = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}, v1alpha1.DeletionRollback
+			s.Rollback, s.DeletionPolicy = &v1alpha1.RollbackSpec{
+				ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"},
+			}, v1alpha1.DeletionRollback
 		})
 		pod := w.podOf(node, task.Task)
 		w.has("limited-none")

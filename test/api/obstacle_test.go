@@ -26,7 +26,9 @@ func TestAMissingConfigMapIsReportedAndTheTaskContinuesWhenItExists(t *testing.T
 	w.node("cm-1")
 	w.job("from-cm", func(s *v1alpha1.NodeJobSpec) {
 		s.Task = v1alpha1.TaskSpec{
-			ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "setup.sh"}}},
+			ScriptBlock: v1alpha1.ScriptBlock{
+				ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "setup.sh"}},
+			},
 		}
 	})
 	c := w.Condition("from-cm", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)
@@ -152,7 +154,11 @@ func TestANodeJobThatCannotWorkDelaysNoOther(t *testing.T) {
 	startManager(t, noFaults)
 	w.node("two-1")
 	w.job("bad", func(s *v1alpha1.NodeJobSpec) {
-		s.Task = v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "none", Key: "none"}}}}
+		s.Task = v1alpha1.TaskSpec{
+			ScriptBlock: v1alpha1.ScriptBlock{
+				ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "none", Key: "none"}},
+			},
+		}
 	})
 	w.Condition("bad", v1alpha1.ConditionStalled, metav1.ConditionTrue, "")
 	w.job("good", nil)

@@ -156,7 +156,9 @@ func TestNothingStartsThatCouldNotBeUndone(t *testing.T) {
 	w.node("undone-1")
 	w.job("no-undo", func(s *v1alpha1.NodeJobSpec) {
 		s.Rollback = &v1alpha1.RollbackSpec{
-			ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "undo", Key: "sh"}}},
+			ScriptBlock: v1alpha1.ScriptBlock{
+				ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "undo", Key: "sh"}},
+			},
 		}
 	})
 	c := w.Condition("no-undo", v1alpha1.ConditionStalled, metav1.ConditionTrue, v1alpha1.ReasonConfigMapNotFound)

@@ -89,7 +89,10 @@ func TestUninstallKeepsTheManagersRightsUntilItsLastWrite(t *testing.T) {
 	stage(uninstall.Staying)
 	must(t, f.admin.Create(ctx, &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "held", Finalizers: []string{v1alpha1.NodeJobFinalizer}},
-		Spec:       v1alpha1.NodeJobSpec{Nodes: v1alpha1.NodesSpec{Names: []string{"none"}}, Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}},
+		Spec: v1alpha1.NodeJobSpec{
+			Nodes: v1alpha1.NodesSpec{Names: []string{"none"}},
+			Task:  v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}},
+		},
 	}))
 	must(t, f.kubectl("delete -k ../../config/rbac --wait=false"))
 	stage(uninstall.LosingRights)

@@ -45,7 +45,9 @@ func TestDeletionRollsBackEveryNode(t *testing.T) {
 		"touch "+made+"; echo file="+made+" >> $EVERYNODE_RESULTS",
 		onNodes("node-1", "node-2"),
 		func(s *v1alpha1.NodeJobSpec) {
-			s.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: w.timed("rm $EVERYNODE_RESULT_FILE; env > " + w.markFile() + ".env; sleep 1")}}
+			s.Rollback = &v1alpha1.RollbackSpec{
+				ScriptBlock: v1alpha1.ScriptBlock{Script: w.timed("rm $EVERYNODE_RESULT_FILE; env > " + w.markFile() + ".env; sleep 1")},
+			}
 			s.DeletionPolicy = v1alpha1.DeletionRollback
 			s.Rollout.MaxConcurrent = new(intstr.FromInt32(1))
 		},

@@ -27,7 +27,11 @@ func TestANodeThatHasDriftedIsRepaired(t *testing.T) {
 		return func(s *v1alpha1.NodeJobSpec) {
 			s.Task.Script = task
 			s.Task.Check = &v1alpha1.CheckSpec{
-				ScriptBlock: v1alpha1.ScriptBlock{Script: fmt.Sprintf("[ -e %s ] || { echo no file; exit 1; }", file)}, PeriodSeconds: 10, OnDrift: onDrift,
+				ScriptBlock: v1alpha1.ScriptBlock{
+					Script: fmt.Sprintf("[ -e %s ] || { echo no file; exit 1; }", file),
+				},
+				PeriodSeconds: 10,
+				OnDrift:       onDrift,
 			}
 		}
 	}

@@ -131,7 +131,10 @@ func (w *world) startAPIServer() {
 	must(w.T, real.StartAPIServer(ctx))
 	probe := &v1alpha1.NodeJob{
 		ObjectMeta: metav1.ObjectMeta{Namespace: w.Namespace, GenerateName: "probe-"},
-		Spec:       v1alpha1.NodeJobSpec{Nodes: v1alpha1.NodesSpec{Names: []string{"node-2"}}, Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}},
+		Spec: v1alpha1.NodeJobSpec{
+			Nodes: v1alpha1.NodesSpec{Names: []string{"node-2"}},
+			Task:  v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}},
+		},
 	}
 	w.Eventually("the API server accepts NodeJobs", func() error { return admin.Create(ctx, probe.DeepCopy(), client.DryRunAll) })
 }

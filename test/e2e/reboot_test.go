@@ -49,7 +49,9 @@ func TestANodeIsDrainedRebootedAndCheckedInItsNewBoot(t *testing.T) {
 		w.bootWhen("task")+"; echo reboot=true >> $EVERYNODE_RESULTS; echo size=12 >> $EVERYNODE_RESULTS",
 		onNodes(node),
 		func(s *v1alpha1.NodeJobSpec) {
-			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: w.bootWhen("check") + `; [ "$EVERYNODE_RESULT_SIZE" = 12 ]`}}
+			s.Task.Check = &v1alpha1.CheckSpec{
+				ScriptBlock: v1alpha1.ScriptBlock{Script: w.bootWhen("check") + `; [ "$EVERYNODE_RESULT_SIZE" = 12 ]`},
+			}
 			s.Maintenance = v1alpha1.MaintenanceSpec{
 				Drain:  &v1alpha1.DrainSpec{PodSelector: &metav1.LabelSelector{MatchLabels: map[string]string{"app": "web"}}},
 				Reboot: v1alpha1.RebootSpec{Policy: v1alpha1.RebootIfRequested, MinReadySeconds: new(int32(2))},
@@ -129,7 +131,11 @@ func TestRebootsOneNodeAfterTheOtherAndAFailedCheckStops(t *testing.T) {
 	first, second := w.join(cluster.NodeOptions{}), w.join(cluster.NodeOptions{})
 	boots := map[string]string{first: w.bootID(first), second: w.bootID(second)}
 	w.job("kernel", "true", func(s *v1alpha1.NodeJobSpec) {
-		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: fmt.Sprintf("[ ! -e %s.bad ] || { echo the module is missing; exit 5; }", w.markFile())}}
+		s.Task.Check = &v1alpha1.CheckSpec{
+			ScriptBlock: v1alpha1.ScriptBlock{
+				Script: fmt.Sprintf("[ ! -e %s.bad ] || { echo the module is missing; exit 5; }", w.markFile()),
+			},
+		}
 		s.Maintenance = v1alpha1.MaintenanceSpec{
 			Reboot:         v1alpha1.RebootSpec{Policy: v1alpha1.RebootAlways, MinReadySeconds: new(int32(1))},
 			MaxUnavailable: new(intstr.FromInt32(1)),

@@ -369,8 +369,10 @@ echo by-the-task > /etc/seen-by-the-test`},
 	}))
 	w.job("host", "", func(s *v1alpha1.NodeJobSpec) {
 		s.Task = v1alpha1.TaskSpec{
-			ScriptBlock: v1alpha1.ScriptBlock{ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "setup.sh"}}},
-			Env:         []v1alpha1.EnvVar{{Name: "EXTRA", Value: "from-env"}},
+			ScriptBlock: v1alpha1.ScriptBlock{
+				ScriptFrom: &v1alpha1.ScriptSource{ConfigMapKeyRef: v1alpha1.ConfigMapKeyRef{Name: "scripts", Key: "setup.sh"}},
+			},
+			Env: []v1alpha1.EnvVar{{Name: "EXTRA", Value: "from-env"}},
 		}
 		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "grep -q by-the-task /etc/seen-by-the-test"}}
 	})

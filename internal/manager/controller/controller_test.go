@@ -184,7 +184,9 @@ func recordedNode(outcome record.Outcome) *corev1.Node {
 func undone(j *v1alpha1.NodeJob) {
 	now := at(0)
 	j.DeletionTimestamp = &now
-	j.Spec.DeletionPolicy, j.Spec.Rollback = v1alpha1.DeletionRollback, &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
+	j.Spec.DeletionPolicy, j.Spec.Rollback = v1alpha1.DeletionRollback, &v1alpha1.RollbackSpec{
+		ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"},
+	}
 }
 
 func TestADeletionThatRollsBackIsReported(t *testing.T) {

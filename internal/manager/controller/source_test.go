@@ -97,7 +97,10 @@ func TestVariablesThatLinuxRejects(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			job := &v1alpha1.NodeJob{
 				Spec: v1alpha1.NodeJobSpec{
-					Task: v1alpha1.TaskSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, Env: []v1alpha1.EnvVar{{Name: "BIG", Value: strings.Repeat("x", tt.size)}}},
+					Task: v1alpha1.TaskSpec{
+						ScriptBlock: v1alpha1.ScriptBlock{Script: "true"},
+						Env:         []v1alpha1.EnvVar{{Name: "BIG", Value: strings.Repeat("x", tt.size)}},
+					},
 				},
 			}
 			_, got, err := newReconciler(t).source(t.Context(), job)

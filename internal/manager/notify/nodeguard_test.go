@@ -18,8 +18,12 @@ import (
 func TestNotificationsOfNodeGuards(t *testing.T) {
 	hold := func(node string, minute int) v1alpha1.WaitingNode {
 		return v1alpha1.WaitingNode{
-			Node: node, Since: metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute)), By: "cordoned",
-			Reason: v1alpha1.ReasonAwaitingApproval, Message: "it is not approved; released when: it is approved", Until: metav1.NewTime(noon.Add(24 * time.Hour)),
+			Node:    node,
+			Since:   metav1.NewTime(noon.Add(time.Duration(minute) * time.Minute)),
+			By:      "cordoned",
+			Reason:  v1alpha1.ReasonAwaitingApproval,
+			Message: "it is not approved; released when: it is approved",
+			Until:   metav1.NewTime(noon.Add(24 * time.Hour)),
 		}
 	}
 	late := func(h v1alpha1.WaitingNode) v1alpha1.WaitingNode { h.Until = metav1.Time{}; return h }

@@ -90,8 +90,14 @@ func TestStatusSaysWhy(t *testing.T) {
 			v1alpha1.ConditionReady, v1alpha1.ReasonMaxUnavailableReached, "1 of 4 nodes not available, and 0 disruptions may begin",
 		},
 		"frozen": {
-			with(newBudget("b", "0"), func(s *spec) { s.Description, s.ExpiresAt = "INC-42", &metav1.Time{Time: noon.Add(time.Hour)} }), nil,
-			v1alpha1.ConditionReady, v1alpha1.ReasonFrozen, "allows no disruption (maxUnavailable 0): INC-42",
+			with(
+				newBudget("b", "0"),
+				func(s *spec) { s.Description, s.ExpiresAt = "INC-42", &metav1.Time{Time: noon.Add(time.Hour)} },
+			),
+			nil,
+			v1alpha1.ConditionReady,
+			v1alpha1.ReasonFrozen,
+			"allows no disruption (maxUnavailable 0): INC-42",
 		},
 		"frozen, and the disruption controller has not observed it": {
 			with(newBudget("b", "0"), func(s *spec) { s.ExpiresAt = &metav1.Time{Time: noon.Add(time.Hour)} }),

@@ -175,7 +175,14 @@ func TestRandomSchedules(t *testing.T) {
 			w, o := randomWindow(r, middle, zone, dates)
 			spec.Windows, oracles = append(spec.Windows, w), append(oracles, o)
 		}
-		compareWithOracles(t, fmt.Sprintf("seed %d: %v in %s, except %v", seed, spec.Windows, zone, texts), r, parse(t, &spec), oracles, middle)
+		compareWithOracles(
+			t,
+			fmt.Sprintf("seed %d: %v in %s, except %v", seed, spec.Windows, zone, texts),
+			r,
+			parse(t, &spec),
+			oracles,
+			middle,
+		)
 		if t.Failed() {
 			return
 		}

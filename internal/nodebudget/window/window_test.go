@@ -331,7 +331,10 @@ func TestExceptedDates(t *testing.T) {
 		"without windows": {nil, "", []string{"2026-06-03"}, "2026-06-03T12:00", true, "2026-06-04T00:00"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			got := parse(t, &v1alpha1.NodeDisruptionBudgetSpec{Windows: test.windows, ExceptDates: test.except, TimeZone: test.zone}).At(at(t, test.now))
+			got := parse(
+				t,
+				&v1alpha1.NodeDisruptionBudgetSpec{Windows: test.windows, ExceptDates: test.except, TimeZone: test.zone},
+			).At(at(t, test.now))
 			if got.OnExceptedDate != test.excepted || !got.DateChangesAt.Equal(at(t, test.changes)) {
 				t.Errorf("excepted %v until %s", got.OnExceptedDate, got.DateChangesAt)
 			}
@@ -418,8 +421,12 @@ func TestBadSpecs(t *testing.T) {
 		`spec.timeZone "Local": unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin`:  {TimeZone: "Local"},
 		`spec.timeZone "../etc": unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin`: {TimeZone: "../etc"},
 		`spec.timeZone "CET+1": unknown time zone: use a name of the IANA time zone database, such as Europe/Berlin`:  {TimeZone: "CET+1"},
-		`spec.windows[0].durationSeconds 59: must be 60 to 604800`:                                                    {Windows: windows(opening("0 2 * * *", 59))},
-		`spec.windows[0].durationSeconds 604801: must be 60 to 604800`:                                                {Windows: windows(opening("0 2 * * *", 7*day+1))},
+		`spec.windows[0].durationSeconds 59: must be 60 to 604800`: {
+			Windows: windows(opening("0 2 * * *", 59)),
+		},
+		`spec.windows[0].durationSeconds 604801: must be 60 to 604800`: {
+			Windows: windows(opening("0 2 * * *", 7*day+1)),
+		},
 
 		`spec.exceptDates[1] "2026-02-30": not a date: use YYYY-MM-DD, or YYYY-MM-DD/YYYY-MM-DD`: {
 			ExceptDates: []string{"2026-02-28", "2026-02-30"},

@@ -86,7 +86,9 @@ func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
 		spec.Nodes.Names = []string{"n0", "n1"}
 	}
 	if s.IntN(3) == 0 {
-		spec.Gate = &v1alpha1.GateSpec{Nodes: []v1alpha1.GateNodes{"", v1alpha1.GateJoiningAndRebooted, v1alpha1.GateAll, v1alpha1.GateAll}[s.IntN(4)]}
+		spec.Gate = &v1alpha1.GateSpec{
+			Nodes: []v1alpha1.GateNodes{"", v1alpha1.GateJoiningAndRebooted, v1alpha1.GateAll, v1alpha1.GateAll}[s.IntN(4)],
+		}
 		if s.IntN(2) == 0 {
 			spec.Gate.Key = "x.example/gate"
 		}
@@ -123,7 +125,9 @@ func (s *small) spec(spec *v1alpha1.NodeJobSpec) {
 	}
 	if s.IntN(4) == 0 {
 		spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "false"}}
-		spec.Expires = &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "fixed?"}, PeriodSeconds: int32(600 * s.IntN(2))}}
+		spec.Expires = &v1alpha1.ExpiresSpec{
+			Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "fixed?"}, PeriodSeconds: int32(600 * s.IntN(2))},
+		}
 		if s.seldom() {
 			at := ago(s.IntN(20) - 10)
 			spec.Expires.At = &at

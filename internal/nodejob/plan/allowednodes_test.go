@@ -133,7 +133,9 @@ func selectsPool(pool string) func(*v1alpha1.NodeJob) {
 // TestTheStatusNamesNodesThatMustNotBeRolledBack tests that a deletion that waits for a limit says how it continues.
 func TestTheStatusNamesNodesThatMustNotBeRolledBack(t *testing.T) {
 	job := newJob(func(j *v1alpha1.NodeJob) {
-		j.Spec.Rollback, j.Spec.DeletionPolicy = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}, v1alpha1.DeletionRollback
+		j.Spec.Rollback, j.Spec.DeletionPolicy = &v1alpha1.RollbackSpec{
+			ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"},
+		}, v1alpha1.DeletionRollback
 		j.DeletionTimestamp = new(metav1.NewTime(ago(5)))
 	})
 	in := see(job, []Node{newNode("n", ofTeam("b"), recorded(record.Succeeded))})

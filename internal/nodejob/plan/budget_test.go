@@ -480,7 +480,9 @@ func TestLongestRun(t *testing.T) {
 		"an attempt after all": {first: 3, want: "1m0s (task 1m0s)"},
 		"defaults": {
 			job: []func(*v1alpha1.NodeJob){always, func(j *v1alpha1.NodeJob) {
-				j.Spec.Task.TimeoutSeconds, j.Spec.Retry, j.Spec.Task.Check = nil, v1alpha1.RetrySpec{}, &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
+				j.Spec.Task.TimeoutSeconds, j.Spec.Retry, j.Spec.Task.Check = nil, v1alpha1.RetrySpec{}, &v1alpha1.CheckSpec{
+					ScriptBlock: v1alpha1.ScriptBlock{Script: "true"},
+				}
 				j.Spec.Maintenance.Reboot.TimeoutSeconds, j.Spec.Maintenance.Drain = nil, &v1alpha1.DrainSpec{}
 			}},
 			first: 1, want: "1h16m10s (drain 10m0s, task 4 × 10m0s, backoff 1m10s, reboot 15m0s, check 10m0s)",

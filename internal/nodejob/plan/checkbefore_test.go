@@ -33,7 +33,9 @@ func asksItself(p *Pod) { p.ChecksBefore = true }
 
 // rolledBack rolls the task back after a failure, and when the NodeJob is deleted.
 func rolledBack(j *v1alpha1.NodeJob) {
-	j.Spec.Rollback, j.Spec.DeletionPolicy = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}, v1alpha1.DeletionRollback
+	j.Spec.Rollback, j.Spec.DeletionPolicy = &v1alpha1.RollbackSpec{
+		ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"},
+	}, v1alpha1.DeletionRollback
 }
 
 // answeredBy is the end of such a check on record, for the first time a minute ago.

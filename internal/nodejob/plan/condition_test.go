@@ -25,7 +25,9 @@ func TestPublishedConditions(t *testing.T) {
 	}
 	deleted := func(j *v1alpha1.NodeJob) { j.DeletionTimestamp = new(metav1.NewTime(now)) }
 	undone := func(j *v1alpha1.NodeJob) {
-		j.Spec.DeletionPolicy, j.Spec.Rollback = v1alpha1.DeletionRollback, &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
+		j.Spec.DeletionPolicy, j.Spec.Rollback = v1alpha1.DeletionRollback, &v1alpha1.RollbackSpec{
+			ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"},
+		}
 	}
 	elsewhere := func(j *v1alpha1.NodeJob) {
 		j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "other"}}

@@ -23,7 +23,9 @@ import (
 // expiring asks a check whether the task is still needed, every hour, and can undo the task.
 func expiring(j *v1alpha1.NodeJob) {
 	j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
-	j.Spec.Expires = &v1alpha1.ExpiresSpec{Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, PeriodSeconds: 3600}}
+	j.Spec.Expires = &v1alpha1.ExpiresSpec{
+		Check: &v1alpha1.ExpiresCheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, PeriodSeconds: 3600},
+	}
 }
 
 // expiresAt ends the task at a time, in seconds from now.

@@ -55,7 +55,11 @@ var smallWorlds = []smallWorld{
 		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, Before: true}
 	}, begin: func(h *history) { h.asks = true }},
 	{name: "drift", nodes: 2, spec: func(s *v1alpha1.NodeJobSpec) {
-		s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}, PeriodSeconds: int32(driftPeriod / time.Second), OnDrift: v1alpha1.DriftRun}
+		s.Task.Check = &v1alpha1.CheckSpec{
+			ScriptBlock:   v1alpha1.ScriptBlock{Script: "true"},
+			PeriodSeconds: int32(driftPeriod / time.Second),
+			OnDrift:       v1alpha1.DriftRun,
+		}
 		s.Rollout.Steps[0].SoakSeconds = 0
 	}, begin: func(h *history) { h.watches = true }},
 	{name: "reruns", nodes: 2, spec: func(s *v1alpha1.NodeJobSpec) {

@@ -227,7 +227,9 @@ func TestAPodOfAnEarlierNodeJobDelaysOthersForTheProgressDeadline(t *testing.T) 
 			nodes := []Node{a, b}
 			if tt.deleting {
 				job.DeletionTimestamp = &metav1.Time{Time: ago(5)}
-				job.Spec.DeletionPolicy, job.Spec.Rollback = v1alpha1.DeletionRollback, &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"}}
+				job.Spec.DeletionPolicy, job.Spec.Rollback = v1alpha1.DeletionRollback, &v1alpha1.RollbackSpec{
+					ScriptBlock: v1alpha1.ScriptBlock{Script: "undo"},
+				}
 				nodes = []Node{newNode("a", recorded(record.Succeeded))}
 			}
 			in := see(job, nodes)

@@ -53,7 +53,8 @@ func scriptJob() *v1alpha1.NodeJob {
 			Task: v1alpha1.TaskSpec{
 				ScriptBlock:    v1alpha1.ScriptBlock{Script: "sysctl -w vm.max_map_count=$WANT", Interpreter: []string{"/bin/bash", "-eu"}},
 				Env:            []v1alpha1.EnvVar{{Name: "WANT", Value: "262144"}, {Name: "COPY", Value: "$(WANT)"}},
-				TimeoutSeconds: &timeout, Check: &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true", Interpreter: []string{"/bin/dash"}}},
+				TimeoutSeconds: &timeout,
+				Check:          &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true", Interpreter: []string{"/bin/dash"}}},
 			},
 		},
 	}
@@ -180,7 +181,10 @@ func withFiles(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 
 func withRollback(job *v1alpha1.NodeJob) *v1alpha1.NodeJob {
 	timeout := int32(30)
-	job.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "unused", Interpreter: []string{"/bin/sh", "-u"}}, TimeoutSeconds: &timeout}
+	job.Spec.Rollback = &v1alpha1.RollbackSpec{
+		ScriptBlock:    v1alpha1.ScriptBlock{Script: "unused", Interpreter: []string{"/bin/sh", "-u"}},
+		TimeoutSeconds: &timeout,
+	}
 	return job
 }
 

@@ -43,8 +43,14 @@ func busy(b *v1alpha1.NodeDisruptionBudget) {
 			{Schedule: "0 2 * * SUN", DurationSeconds: 10800},
 			{Schedule: "0 14 * * *", DurationSeconds: 3600},
 		},
-		ExceptDates: []string{"2026-12-24/2027-01-02"}, TimeZone: "Europe/Berlin", PaceSeconds: &between, JoiningNodes: v1alpha1.JoiningNodesIncluded,
-		Description: "our customers are asleep", ExpiresAt: &metav1.Time{Time: now.Add(30 * 24 * time.Hour)},
+		ExceptDates: []string{
+			"2026-12-24/2027-01-02",
+		},
+		TimeZone:     "Europe/Berlin",
+		PaceSeconds:  &between,
+		JoiningNodes: v1alpha1.JoiningNodesIncluded,
+		Description:  "our customers are asleep",
+		ExpiresAt:    &metav1.Time{Time: now.Add(30 * 24 * time.Hour)},
 	}
 	b.Status.Nodes = v1alpha1.BudgetCounts{Total: 40, Exempt: 1, Seats: 36, Unavailable: 4, Waiting: 2}
 	b.Status.Requirements = []v1alpha1.BudgetRequirementStatus{

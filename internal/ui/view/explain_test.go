@@ -149,7 +149,10 @@ func TestEachNodeIsExplained(t *testing.T) {
 		})},
 		"a-check-before-that-says-no": {Job: fresh(func(j *v1alpha1.NodeJob) {
 			j.Spec.Task.Script = "true"
-			j.Spec.Task.Check, j.Spec.Maintenance.Cordon, j.Spec.Suspend = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "exit 1"}, Before: true}, true, true
+			j.Spec.Task.Check, j.Spec.Maintenance.Cordon, j.Spec.Suspend = &v1alpha1.CheckSpec{
+				ScriptBlock: v1alpha1.ScriptBlock{Script: "exit 1"},
+				Before:      true,
+			}, true, true
 		}), Nodes: first(func(n *plan.Node) {
 			ran(n, func(r *record.Record) {
 				r.Outcome, r.CheckBefore, r.Attempts, r.ExitCode, r.Message = record.Needed, record.AnswerNo, 0, new(int32(1)), ""
