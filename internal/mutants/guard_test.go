@@ -87,10 +87,10 @@ var guardMutants = map[string]mutant{
 		"\twant := BudgetState{Open: n.requestsRelease(), RequestedAt: n.requestedAt}",
 	},
 	"the companion of a held node is replaced": {
-		"updatestrategy.go", "!c.ended() && !n.requestsRelease() && (o.in.Obstacle", "!c.ended() && (o.in.Obstacle",
+		"update.go", "!c.ended() && !n.requestsRelease() && (o.in.Obstacle", "!c.ended() && (o.in.Obstacle",
 	},
 	"all companions are replaced at once": {
-		"updatestrategy.go", "\t\t\tif missing >= limit {\n", "\t\t\tif missing >= limit+100 {\n",
+		"update.go", "\t\t\tif missing >= limit {\n", "\t\t\tif missing >= limit+100 {\n",
 	},
 	"the companion of a held node is not recreated": {
 		"companion.go", "\t\tif n.releasing || n.active() {\n", "\t\tif n.releasing || n.active() || n.requestsRelease() {\n",
