@@ -163,7 +163,7 @@ func (w *tenant) attempts(closed string) map[string]attempt {
 		"a drain":                 {w.creates(w.nodeJob("x", templated(`, maintenance: {drain: {}}`))), disrupt},
 		"a cordon":                {w.creates(w.nodeJob("x", templated(`, maintenance: {cordon: true}`))), disrupt},
 		"a drain of failed nodes": {w.creates(w.nodeJob("x", templated(`, onFailure: {action: Drain}`))), disrupt},
-		"a gate":                  {w.creates(w.nodeJob("x", templated(`, gate: {scope: All}`))), gate},
+		"a gate":                  {w.creates(w.nodeJob("x", templated(`, gate: {nodes: All}`))), gate},
 		"a gate that ends pods":   {w.creates(w.nodeJob("x", templated(`, gate: {effect: NoExecute}`))), disrupt},
 		"a label of nodes": {
 			w.creates(w.nodeJob("x", templated(`, publish: [{result: a, label: x.test/a}]`))),

@@ -89,7 +89,7 @@ func TestDeletingTheKustomization(t *testing.T) {
 	u := newUser(t)
 	u.install(site.old)
 	u.namespace()
-	u.apply(nodeJob("closed", `gate: {scope: All}, retry: {limit: 0}, task: {script: "echo ran >> /var/tmp/closed; exit 1"}`))
+	u.apply(nodeJob("closed", `gate: {nodes: All}, retry: {limit: 0}, task: {script: "echo ran >> /var/tmp/closed; exit 1"}`))
 	u.kubectl("-n node-setup wait --for=condition=Stalled --timeout=120s nodejob/closed")
 	if taints := u.kubectl(
 		"get nodes -o jsonpath={.items[*].spec.taints[*].key}",
