@@ -35,7 +35,7 @@ var specs = map[string]string{
 	"failed nodes are drained":      template + "\nonFailure: {action: Drain, drain: {deleteEmptyDirData: true}}",
 	"failed nodes stay":             template + "\nonFailure: {action: None}",
 	"a gate":                        template + "\ngate: {}",
-	"a gate for all nodes":          template + "\ngate: {key: x.test/a, scope: All, effect: NoSchedule}",
+	"a gate for all nodes":          template + "\ngate: {key: x.test/a, nodes: All, effect: NoSchedule}",
 	"a gate that ends pods":         template + "\ngate: {effect: NoExecute}",
 	"a published result":            template + "\npublish: [{result: a, annotation: x.test/a}]",
 	"a published result that stays": template + "\npublish: [{result: a, annotation: x.test/a}]\ndeletionPolicy: Retain",

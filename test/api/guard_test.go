@@ -37,7 +37,7 @@ func TestTheAPIRejectsNodeGuardsThatCannotWork(t *testing.T) {
 		"fewer than zero nodes":                  {spec: with(`maxUnavailable: -1`), want: "maxUnavailable must be a number of nodes"},
 		"more than all nodes":                    {spec: with(`maxUnavailable: "101%"`), want: "maxUnavailable must be a number of nodes"},
 		"a number that is a string":              {spec: with(`maxUnavailable: "2"`), want: "maxUnavailable must be a number of nodes"},
-		"another condition":                      {spec: with(`release: {when: Never}`), want: `supported values: "TargetsReady", "Check", "Approval"`},
+		"another kind of approval":               {spec: with(`release: {approval: Never}`), want: `supported values: "Required"`},
 		"a check with nothing in it":             {spec: with(`release: {check: {}}`), want: "set exactly one of release.check.script and release.check.container"},
 		"a check with both":                      {spec: with(`release: {check: {script: "true", container: {image: a}}}`), want: "set exactly one of release.check.script"},
 		"a check with Windows line endings":      {spec: with(`release: {check: {script: "true\r\n"}}`), want: "release.check.script has Windows line endings (CRLF)"},

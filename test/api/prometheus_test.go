@@ -49,7 +49,7 @@ func TestRequiresWithPrometheus(t *testing.T) {
 	)
 	b.granting(0)
 
-	must(t, b.kubectl(`patch nodedisruptionbudget broken --type=json -p [{"op":"remove","path":"/spec/requires"}]`))
+	must(t, b.kubectl(`patch nodedisruptionbudget broken --type=json -p [{"op":"remove","path":"/spec/requirements"}]`))
 	b.says("careful", v1alpha1.ConditionReady, v1alpha1.ReasonBudgetOpen, "1 disruption may begin")
 	b.granting(1)
 }

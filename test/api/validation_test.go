@@ -217,9 +217,9 @@ func TestTheAPIRejectsWhatCannotWork(t *testing.T) {
 		"a gate with an empty key":                              {spec: withTask(`gate: {key: ""}`), wantMessage: "spec.gate.key in body should match"},
 		"a gate with a prefix that is too long":                 {spec: withTask(`gate: {key: ` + strings.Repeat("p", 252) + `/n}`), wantMessage: "may not be more than 253"},
 		"a gate with effect PreferNoSchedule":                   {spec: withTask(`gate: {effect: PreferNoSchedule}`), wantMessage: `supported values: "NoSchedule", "NoExecute"`},
-		"a gate with an unknown scope":                          {spec: withTask(`gate: {scope: Existing}`), wantMessage: `supported values: "Joining", "All"`},
-		"a gate after a reboot that runs nothing":               {spec: withTask(`gate: {onReboot: true}`), wantMessage: "needs rerun.onReboot: set it to true, or leave gate.onReboot out"},
-		"a gate after a reboot without a rerun, set explicitly": {spec: withTask(`gate: {onReboot: true}, rerun: {onReboot: false}`), wantMessage: "needs rerun.onReboot"},
+		"a gate for other nodes":                                {spec: withTask(`gate: {nodes: Existing}`), wantMessage: `supported values: "Joining", "JoiningAndRebooted", "All"`},
+		"a gate after a reboot that runs nothing":               {spec: withTask(`gate: {nodes: JoiningAndRebooted}`), wantMessage: "needs rerun.onReboot: set it to true, or leave gate.nodes out"},
+		"a gate after a reboot without a rerun, set explicitly": {spec: withTask(`gate: {nodes: JoiningAndRebooted}, rerun: {onReboot: false}`), wantMessage: "needs rerun.onReboot"},
 
 		"images before no maintenance":                   {spec: withTask(`maintenance: {prePull: true, reboot: {policy: Never}}`), wantMessage: "set maintenance.cordon, maintenance.drain or maintenance.reboot, or remove prePull"},
 		"a time to live and checks on a schedule":        {spec: `{task: {script: "true", check: {script: "true", periodSeconds: 60}}, ttlSecondsAfterFinished: 1}`, wantMessage: "task.check.periodSeconds"},
@@ -343,12 +343,12 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 		"removed labels":                                                withTask(`removeLabels: [example.com/a, node.kubernetes.io/b, kubelet.kubernetes.io/c]`),
 		"as many removed labels as allowed":                             withTask(`removeLabels: [` + list(strings.Repeat("p", 230)+"/l%d", 8) + `]`),
 		"a gate":                                                        withTask(`gate: {}`),
-		"a gate with a key of one's own":                                withTask(`gate: {key: example.com/setup, effect: NoExecute, scope: All}`),
+		"a gate with a key of one's own":                                withTask(`gate: {key: example.com/setup, effect: NoExecute, nodes: All}`),
 		"a gate with a key as long as allowed":                          withTask(`gate: {key: ` + strings.Repeat("p", 189) + `/` + strings.Repeat("n", 63) + `}`),
 		"a gate that the autoscaler knows":                              withTask(`gate: {key: startup-taint.cluster-autoscaler.kubernetes.io/setup}`),
 		"a gate that the autoscaler knew":                               withTask(`gate: {key: ignore-taint.cluster-autoscaler.kubernetes.io/setup}`),
 		"a gate of the node readiness controller":                       withTask(`gate: {key: readiness.k8s.io/setup}`),
-		"a gate that closes after a reboot":                             withTask(`gate: {onReboot: true}, rerun: {onReboot: true}`),
+		"a gate that closes after a reboot":                             withTask(`gate: {nodes: JoiningAndRebooted}, rerun: {onReboot: true}`),
 		"all nodes unavailable":                                         withTask(`maintenance: {maxUnavailable: "100%"}`),
 		"a number of unavailable nodes":                                 withTask(`maintenance: {cordon: true, drain: {podSelector: {matchLabels: {a: b}}}, reboot: {policy: IfRequested}, maxUnavailable: 3}`),
 		"images before a reboot":                                        withTask(`maintenance: {prePull: true, reboot: {policy: Always}}`),
@@ -383,7 +383,7 @@ func TestTheAPIAcceptsWhatWorksAndFillsInDefaults(t *testing.T) {
 	want := `deletionPolicy: Forget
 gate:
   effect: NoSchedule
-  scope: Joining
+  nodes: Joining
 maintenance:
   reboot:
     minReadySeconds: 10
