@@ -180,7 +180,8 @@ func (d *described) run(script string, endless bool) told {
 	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
 	cmd.Cancel = func() error { return syscall.Kill(-cmd.Process.Pid, syscall.SIGKILL) }
 	err = cmd.Run()
-	if exit := (&exec.ExitError{}); err != nil && !errors.As(err, &exit) {
+	// A script that ends by itself while it is being killed returns the error of the context.
+	if exit := (&exec.ExitError{}); err != nil && !errors.As(err, &exit) && !(endless && errors.Is(err, context.Canceled)) {
 		d.T.Fatalf("%s: %v", script, err)
 	}
 	code := cmd.ProcessState.ExitCode()
