@@ -5,6 +5,7 @@ package guard
 
 import (
 	"fmt"
+	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -211,7 +212,9 @@ func (o observed) orFailedBefore(n *nodePlan, running *hold) *hold {
 	for i := range o.in.Guard.Status.Waiting {
 		before := &o.in.Guard.Status.Waiting[i]
 		if before.Node == n.Name && before.Reason == v1alpha1.ReasonCheckFailed && before.Since.Unix() == n.requestedAt.Unix() {
-			return &hold{reason: before.Reason, message: before.Message, saysLate: before.Until.IsZero()}
+			message, release, _ := strings.Cut(before.Message, releasedWhen)
+			release, _, _ = strings.Cut(release, deadlinePassed)
+			return &hold{reason: before.Reason, message: message, release: release}
 		}
 	}
 	return running

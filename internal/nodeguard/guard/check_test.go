@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -77,8 +78,13 @@ func TestCheckMessageStaysUntilNextCheckEnds(t *testing.T) {
 		"a check of another node":                {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.WaitingNode) { h.Node = "n2" })), running},
 		"held for another reason":                {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.WaitingNode) { h.Reason = v1alpha1.ReasonMaxUnavailableReached })), running},
 	} {
-		if held := Next(tt.in).Status.Waiting; len(held) != 1 || held[0].Message != tt.want {
+		p := Next(tt.in)
+		if held := p.Status.Waiting; len(held) != 1 || held[0].Message != tt.want {
 			t.Errorf("%s: %+v, want %s", name, held, tt.want)
+		}
+		// The condition is the same while a check runs as after it has failed.
+		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); c == nil || strings.Contains(c.Message, releasedWhen) {
+			t.Errorf("%s: the condition is %+v", name, c)
 		}
 	}
 }

@@ -9,6 +9,9 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
+// deadlinePassed is part of the message for a node that is held past its deadline.
+const deadlinePassed = "; its deadline has passed"
+
 // deadline returns when the release deadline of a held node passes; zero if there is none.
 func (o observed) deadline(n *nodePlan) time.Time {
 	seconds := o.in.Guard.Spec.Release.DeadlineSeconds
@@ -40,6 +43,11 @@ func (o observed) pastReleaseDeadline(n *nodePlan) bool {
 func (o observed) withDeadline(n *nodePlan, h *hold) *hold {
 	late := *h
 	late.late = o.pastDeadline(n)
-	late.onDeadline = o.onDeadline()
+	switch {
+	case late.late && o.onDeadline() == v1alpha1.OnDeadlineHold:
+		late.note = deadlinePassed + ", and release.onDeadline is Hold"
+	case late.late:
+		late.note = deadlinePassed + ", and it waits for nothing else"
+	}
 	return &late
 }

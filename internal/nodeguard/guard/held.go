@@ -9,12 +9,15 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
+// releasedWhen is between why a node is held and what ends that.
+const releasedWhen = "; released when: "
+
 // hold is why a node is held.
 type hold struct {
 	reason, message, release string
-	// late is true past the deadline, and onDeadline is what then applies. With saysLate, the message already says so.
-	late, saysLate bool
-	onDeadline     v1alpha1.DeadlineAction
+	// late is true past the deadline, and note says so.
+	late bool
+	note string
 	// reserves is true if the check of the node may start.
 	reserves bool
 	// recheckAt is when the reason ends without an event; zero if only an event can end it.
@@ -25,15 +28,9 @@ type hold struct {
 func (h *hold) String() string {
 	said := h.message
 	if h.release != "" {
-		said += "; released when: " + h.release
+		said += releasedWhen + h.release
 	}
-	switch {
-	case !h.late || h.saysLate:
-		return said
-	case h.onDeadline == v1alpha1.OnDeadlineHold:
-		return said + "; its deadline has passed, and release.onDeadline is Hold"
-	}
-	return said + "; its deadline has passed, and it waits for nothing else"
+	return said + h.note
 }
 
 // releaseRules decide whether a node is released. They have no access to the plan.
