@@ -14,28 +14,21 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// pageOfObjects is how many objects are read at a time.
-const pageOfObjects = 500
-
 // refuseEarlier returns an error if a manager with an earlier API has observed an object, and no user has changed its spec since. The API
 // server drops fields that the CustomResourceDefinition does not have any more, so that a NodeDisruptionBudget could limit less than its
-// author wants. The first field of status.nodes shows it: this manager writes it in each status.
+// author wants. A missing status.nodes.total shows it: this manager writes it in each status.
 func refuseEarlier(ctx context.Context, c client.Reader) error {
 	for _, kind := range []string{"NodeDisruptionBudget", "NodeGuard", "NodeJob"} {
 		list := &unstructured.UnstructuredList{}
-		for first := true; first || list.GetContinue() != ""; first = false {
-			from := list.GetContinue()
-			list = &unstructured.UnstructuredList{}
-			list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
-			if err := c.List(ctx, list, client.Limit(pageOfObjects), client.Continue(from)); err != nil {
-				return fmt.Errorf("reading %ss, to find those of an earlier API: %w", kind, err)
-			}
-			for i := range list.Items {
-				if o := &list.Items[i]; isEarlier(o) {
-					return fmt.Errorf("%s %s was last observed by a manager with an earlier API, and fields of its spec may be lost: nothing is started. "+
-						"Remove that installation first (kubectl everynode uninstall); or delete such objects and apply them again as this version documents them",
-						kind, strings.TrimPrefix(client.ObjectKeyFromObject(o).String(), "/"))
-				}
+		list.SetGroupVersionKind(v1alpha1.GroupVersion.WithKind(kind + "List"))
+		if err := c.List(ctx, list); err != nil {
+			return fmt.Errorf("reading %ss, to find those of an earlier API: %w", kind, err)
+		}
+		for i := range list.Items {
+			if o := &list.Items[i]; isEarlier(o) {
+				return fmt.Errorf("%s %s was last observed by a manager with an earlier API, and fields of its spec may be lost: nothing is started. "+
+					"Remove that installation first (kubectl everynode uninstall); or delete such objects and apply them again as this version documents them",
+					kind, strings.TrimPrefix(client.ObjectKeyFromObject(o).String(), "/"))
 			}
 		}
 	}

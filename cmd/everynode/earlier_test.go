@@ -25,7 +25,7 @@ func TestObjectsOfAnEarlierAPI(t *testing.T) {
 		"a NodeJob":                       {"NodeJob", `{metadata: {generation: 1}, status: {observedGeneration: 1, nodes: {done: 4}}}`, true},
 		"a budget that a user has edited": {"NodeDisruptionBudget", `{metadata: {generation: 4}, status: {observedGeneration: 3, nodes: {unavailable: 1}}}`, false},
 		"a budget of this API":            {"NodeDisruptionBudget", `{metadata: {generation: 3}, status: {observedGeneration: 3, nodes: {total: 0, unavailable: 1}}}`, false},
-		"a budget that nobody observed":   {"NodeDisruptionBudget", `{metadata: {generation: 1}, status: {observedGeneration: -1}}`, false},
+		"a budget without a status":       {"NodeDisruptionBudget", `{metadata: {generation: 1}, status: {observedGeneration: -1}}`, false},
 		"nothing":                         {},
 	} {
 		t.Run(name, func(t *testing.T) {
