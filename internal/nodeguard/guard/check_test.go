@@ -83,7 +83,8 @@ func TestCheckMessageStaysUntilNextCheckEnds(t *testing.T) {
 			t.Errorf("%s: %+v, want %s", name, held, tt.want)
 		}
 		// The condition is the same while a check runs as after it has failed.
-		if c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady); c == nil || strings.Contains(c.Message, releasedWhen) {
+		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
+		if c == nil || strings.Contains(c.Message, releasedWhen) {
 			t.Errorf("%s: the condition is %+v", name, c)
 		}
 	}
