@@ -265,7 +265,10 @@ func TestEachFieldHasATransition(t *testing.T) {
 		}
 		for field := range of.Fields() {
 			name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
-			walk(strings.TrimPrefix(path+"."+name, "."), field.Type)
+			if name != "" { // otherwise the fields are those of the struct around it
+				name = "." + name
+			}
+			walk(strings.TrimPrefix(path+name, "."), field.Type)
 		}
 	}
 	walk("", reflect.TypeFor[v1alpha1.NodeJobSpec]())
