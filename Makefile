@@ -187,7 +187,7 @@ test-unit: ## Run the unit tests.
 	go -C test test ./bench/... ./cmd/... ./install ./s3 ./schemas ./shards
 
 # Of the explorations: the tests, the faults, the nodes (0 for those of each world), and for how long a world is explored.
-WORLDS ?= ^TestExplore$$
+WORLDS ?= ^TestExplore
 FAULTS ?= 1
 NODES  ?= 0
 FOR    ?= 15m

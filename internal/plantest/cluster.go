@@ -45,7 +45,9 @@ type Cluster struct {
 	// listed are the nodes whose pods the last plan has seen.
 	listed map[types.UID]bool
 	gone   bool
-	text   strings.Builder
+	text   []byte
+	// writes is how many writes the manager makes before it ends; negative: it does not end.
+	writes int
 	// shown is the last description of the states, and shownConditions are its conditions.
 	shown           string
 	shownConditions []string
@@ -81,10 +83,12 @@ func NewWorkload(namespace, name string) *Workload {
 	return &Workload{DrainPod: plan.DrainPod{Namespace: namespace, Name: name, UID: types.UID(name)}}
 }
 
-// event happens at a time. do returns a description of it.
+// event happens at a time. what names it, and do returns a description of what has happened. Copies of a cluster share events, so do
+// refers to nothing in it but by name.
 type event struct {
-	at time.Time
-	do func() string
+	at   time.Time
+	what string
+	do   func(*Cluster) string
 	// unwatched is true for what the manager does not watch.
 	unwatched bool
 }
@@ -95,7 +99,7 @@ func New(t testing.TB, spec string, nodes ...string) *Cluster {
 	c := &Cluster{
 		t: t, Now: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), Job: &v1alpha1.NodeJob{},
 		Nodes: map[string]*corev1.Node{}, Pods: map[string]*corev1.Pod{}, Workloads: map[string][]*Workload{},
-		listed: map[types.UID]bool{},
+		listed: map[types.UID]bool{}, writes: -1,
 	}
 	if err := yaml.UnmarshalStrict([]byte(spec), c.Job); err != nil {
 		t.Fatal(err)
@@ -130,6 +134,14 @@ func (c *Cluster) AddNode(name string, created time.Time, taints ...corev1.Taint
 			Conditions: []corev1.NodeCondition{{Type: corev1.NodeReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.NewTime(created)}},
 		},
 	}
+}
+
+// NodeNames are the names of all nodes, in order.
+func (c *Cluster) NodeNames() []string { return slices.Sorted(maps.Keys(c.Nodes)) }
+
+// Running are the names of the pods that run, in order.
+func (c *Cluster) Running() []string {
+	return slices.DeleteFunc(slices.Sorted(maps.Keys(c.Pods)), func(name string) bool { return c.Pods[name].Status.Phase != corev1.PodRunning })
 }
 
 // Reboot gives a node another boot.
@@ -173,8 +185,20 @@ func (c *Cluster) HappensUnwatched(text string, do func()) {
 }
 
 // later is an event at a later time.
-func (c *Cluster) later(after time.Duration, do func() string) {
-	c.pending = append(c.pending, event{at: c.Now.Add(after), do: do})
+func (c *Cluster) later(after time.Duration, what string, do func(*Cluster) string) {
+	c.pending = append(c.pending, event{at: c.Now.Add(after), what: what, do: do})
+}
+
+// ofPod is a later event of a pod, unless the pod is gone by then.
+func (c *Cluster) ofPod(pod *corev1.Pod, after time.Duration, what string, do func(*Cluster, *corev1.Pod) string) {
+	name, uid := pod.Name, pod.UID
+	c.later(after, what+" "+name, func(c *Cluster) string {
+		live := c.Pods[name]
+		if live == nil || live.UID != uid {
+			return ""
+		}
+		return do(c, live)
+	})
 }
 
 // Delete is the deletion of the NodeJob by a user.
@@ -190,22 +214,76 @@ func (c *Cluster) Run(d time.Duration) {
 		if c.Now = c.next(end); !c.Now.Before(end) {
 			return
 		}
-		var texts, unwatched []string
-		for _, e := range c.due() {
-			switch words := e.do(); {
-			case words == "":
-			case e.unwatched:
-				unwatched = append(unwatched, words)
-			default:
-				texts = append(texts, words)
-			}
-		}
-		slices.Sort(texts)
-		c.note(unwatched)
-		if len(texts) > 0 || c.Now.Equal(c.last.WakeAt) {
-			c.step(texts)
+		c.happen()
+	}
+}
+
+// Advance lets time pass until something happens, and reports whether anything will.
+func (c *Cluster) Advance() bool {
+	c.t.Helper()
+	never := c.Now.Add(1000 * time.Hour)
+	next := c.next(never)
+	if next.Equal(never) {
+		return false
+	}
+	c.Now = next
+	c.happen()
+	return true
+}
+
+// happen lets all that is due happen, and the manager react.
+func (c *Cluster) happen() {
+	c.t.Helper()
+	var texts, unwatched []string
+	for _, e := range c.due() {
+		switch words := e.do(c); {
+		case words == "":
+		case e.unwatched:
+			unwatched = append(unwatched, words)
+		default:
+			texts = append(texts, words)
 		}
 	}
+	slices.Sort(texts)
+	c.note(unwatched)
+	if len(texts) > 0 || c.Now.Equal(c.last.WakeAt) {
+		c.step(texts)
+	}
+}
+
+// EndManager ends the manager after so many more writes. Another one starts with StartManager.
+func (c *Cluster) EndManager(writes int) { c.writes = writes }
+
+// StartManager starts a manager if none runs.
+func (c *Cluster) StartManager() {
+	c.t.Helper()
+	c.writes = -1
+	c.step([]string{"A manager starts."})
+}
+
+// ManagerEnds reports whether the manager has ended, or will.
+func (c *Cluster) ManagerEnds() bool { return c.writes >= 0 }
+
+// mayWrite counts a write of the manager, and reports whether it can be made.
+func (c *Cluster) mayWrite() bool {
+	if c.writes > 0 {
+		c.writes--
+		return true
+	}
+	return c.writes < 0
+}
+
+// Pending are the events to come, in the order of time: what each is, and when.
+func (c *Cluster) Pending() []string {
+	var all []string
+	for _, e := range c.pending {
+		all = append(all, fmt.Sprintf("%10d %s", e.at.Sub(c.Now).Milliseconds(), e.what))
+	}
+	if wake := c.last.WakeAt; !wake.IsZero() {
+		all = append(all, fmt.Sprintf("%10d wake", wake.Sub(c.Now).Milliseconds()))
+	}
+	slices.Sort(all)
+	return all
 }
 
 // next is when something happens next, at most end.
@@ -214,7 +292,7 @@ func (c *Cluster) next(end time.Time) time.Time {
 	for _, e := range c.pending {
 		next = earlier(next, e.at)
 	}
-	if wake := c.last.WakeAt; !c.gone && !wake.IsZero() {
+	if wake := c.last.WakeAt; !c.gone && c.writes != 0 && !wake.IsZero() {
 		next = earlier(next, wake)
 	}
 	return next
@@ -264,8 +342,8 @@ func (c *Cluster) start(a task.Attempt) {
 	}}
 	c.Pods[pod.Name] = pod
 	if a.Phase == task.Reboot {
-		c.later(2*time.Second, func() string { return c.goDown(a.NodeName) })
-		c.later(40*time.Second, func() string { return c.comeBack(a.NodeName, pod) })
+		c.later(2*time.Second, "down "+a.NodeName, func(c *Cluster) string { return c.goDown(a.NodeName) })
+		c.later(40*time.Second, "back "+a.NodeName, func(c *Cluster) string { return c.comeBack(a.NodeName, pod.Name) })
 		return
 	}
 	var r Result
@@ -275,7 +353,7 @@ func (c *Cluster) start(a task.Attempt) {
 	if r.After == 0 {
 		r.After = 20 * time.Second
 	}
-	c.later(r.After, func() string {
+	c.ofPod(pod, r.After, fmt.Sprintf("end %+v", r), func(c *Cluster, pod *corev1.Pod) string {
 		if pod.Status.Phase != corev1.PodRunning {
 			return "" // it was stopped
 		}
@@ -312,7 +390,7 @@ func (c *Cluster) stop(pod *corev1.Pod) {
 	grace := *pod.Spec.TerminationGracePeriodSeconds
 	pod.DeletionGracePeriodSeconds = &grace
 	pod.DeletionTimestamp = new(metav1.NewTime(c.Now.Add(time.Duration(grace) * time.Second)))
-	c.later(time.Second, func() string {
+	c.ofPod(pod, time.Second, "interrupt", func(c *Cluster, pod *corev1.Pod) string {
 		c.Interrupt(pod)
 		return "The pod on " + pod.Spec.NodeName + " ends after its signal."
 	})
@@ -329,9 +407,11 @@ func (c *Cluster) goDown(node string) string {
 	return node + " is not Ready: it reboots."
 }
 
-func (c *Cluster) comeBack(node string, pod *corev1.Pod) string {
+func (c *Cluster) comeBack(node, pod string) string {
 	c.SetReady(node, corev1.ConditionTrue)
 	c.Nodes[node].Status.NodeInfo.BootID = string(c.nextUID())
-	c.end(pod, 255, "Unknown", "")
+	if live := c.Pods[pod]; live != nil {
+		c.end(live, 255, "Unknown", "")
+	}
 	return node + " is Ready again, with another boot ID."
 }

@@ -24,7 +24,7 @@ func (c *Cluster) awaitConfirmation(pod *corev1.Pod, r Result) string {
 		return fmt.Sprintf("The task has ended on %s, and waits for its confirmation.", node)
 	}
 	c.SetReady(node, corev1.ConditionUnknown)
-	c.later(window, func() string {
+	c.ofPod(pod, window, "revert", func(c *Cluster, pod *corev1.Pod) string {
 		o := outcome.Outcome{ExitCode: 1, Reason: outcome.ReasonReverted, Message: fmt.Sprintf("the node was not confirmed within %v", window), RollbackExitCode: new(0)}
 		c.end(pod, o.ExitCode, "Error", string(o.Encode()))
 		c.SetReady(node, corev1.ConditionTrue)
@@ -37,6 +37,6 @@ func (c *Cluster) awaitConfirmation(pod *corev1.Pod, r Result) string {
 func (c *Cluster) confirm(a plan.Confirm) string {
 	pod := c.Pods[a.Pod.Name]
 	pod.Annotations[v1alpha1.ConfirmedAnnotation] = task.Confirmation(seal.Key{}, pod.Name)
-	c.later(time.Second, func() string { return c.report(pod, task.Task, Result{}) })
+	c.ofPod(pod, time.Second, "confirmed", func(c *Cluster, pod *corev1.Pod) string { return c.report(pod, task.Task, Result{}) })
 	return "confirm " + pod.Spec.NodeName
 }

@@ -26,8 +26,8 @@ import (
 
 // This file is the manager: it observes, plans and applies.
 
-// input returns what the manager observes.
-func (c *Cluster) input() plan.Input {
+// Input returns what the manager observes.
+func (c *Cluster) Input() plan.Input {
 	c.t.Helper()
 	noContents := func([]task.Content) ([]task.Hashes, *task.Obstacle, error) { return nil, nil, nil }
 	source, obstacle, err := observe.Source(c.Job, observe.Fetch{Contents: noContents})
@@ -68,28 +68,46 @@ func (c *Cluster) input() plan.Input {
 // Key is the key of the record of the NodeJob.
 func (c *Cluster) Key() string { return v1alpha1.RecordKey(c.Job.Namespace, c.Job.Name) }
 
-// reconcile makes and applies plans until nothing changes any more, and returns the actions in words.
+// reconcile makes and applies plans until nothing changes any more or the manager ends, and returns the actions in words.
 func (c *Cluster) reconcile() []string {
 	c.t.Helper()
 	var words []string
 	for range 20 {
-		c.last = plan.Next(c.input())
-		for _, action := range c.last.Actions {
-			words = append(words, c.apply(action))
+		done, changed := c.pass()
+		words = append(words, done...)
+		if changed && !c.gone && c.writes != 0 {
+			continue
 		}
-		changed := !reflect.DeepEqual(c.Job.Status, c.last.Status)
-		c.Job = c.Job.DeepCopy()
-		c.Job.Status = *c.last.Status.DeepCopy()
-		asks := slices.ContainsFunc(c.last.DrainPodRequests, func(r plan.DrainPodRequest) bool { return !c.listed[r.UID] })
-		if c.gone || (len(c.last.Actions) == 0 && !changed && !asks) {
-			if wake := c.last.WakeAt; !c.gone && !wake.IsZero() && !wake.After(c.Now) {
-				c.t.Errorf("at %s, the plan asks for %s, which has passed", c.Now, wake)
-			}
-			return words
+		if wake := c.last.WakeAt; !c.gone && c.writes != 0 && !wake.IsZero() && !wake.After(c.Now) {
+			c.t.Errorf("at %s, the plan asks for %s, which has passed", c.Now, wake)
 		}
+		return words
 	}
 	c.t.Fatalf("at %s, plans without end: %q", c.Now, words)
 	return nil
+}
+
+// pass makes and applies a plan, and reports whether the next one may be another.
+func (c *Cluster) pass() (words []string, changed bool) {
+	c.t.Helper()
+	if c.writes == 0 {
+		return nil, false
+	}
+	c.last = plan.Next(c.Input())
+	for _, action := range c.last.Actions {
+		if !c.mayWrite() {
+			return words, false
+		}
+		words = append(words, c.apply(action))
+	}
+	changed = len(c.last.Actions) > 0
+	if !reflect.DeepEqual(c.Job.Status, c.last.Status) && c.mayWrite() {
+		changed = true
+		c.Job = c.Job.DeepCopy()
+		c.Job.Status = *c.last.Status.DeepCopy()
+	}
+	asks := slices.ContainsFunc(c.last.DrainPodRequests, func(r plan.DrainPodRequest) bool { return !c.listed[r.UID] })
+	return words, changed || asks
 }
 
 // apply executes an action as the manager does, and returns it in words.
@@ -197,8 +215,8 @@ func (c *Cluster) evict(a plan.Evict) string {
 		}
 		w.Terminating = true
 		words = append(words, name)
-		c.pending = append(c.pending, event{at: c.Now.Add(3 * time.Second), unwatched: true, do: func() string {
-			c.Workloads[a.Node] = slices.DeleteFunc(c.Workloads[a.Node], func(other *Workload) bool { return other == w })
+		c.pending = append(c.pending, event{at: c.Now.Add(3 * time.Second), what: "terminate " + name, unwatched: true, do: func(c *Cluster) string {
+			c.Workloads[a.Node] = slices.DeleteFunc(c.Workloads[a.Node], func(other *Workload) bool { return other.UID == pod.UID })
 			return name + " has terminated on " + a.Node + "."
 		}})
 	}

@@ -27,7 +27,7 @@ const (
 )
 
 // Text returns what has happened so far, what the manager did, and the states that resulted.
-func (c *Cluster) Text() string { return c.text.String() }
+func (c *Cluster) Text() string { return string(c.text) }
 
 // step writes events, what the manager does about them, and the states if they have changed. Without an event, the
 // manager makes a plan because the last plan asked for it.
@@ -51,7 +51,7 @@ func (c *Cluster) step(events []string) {
 		c.write(Wrap(indent+"-> ", a))
 	}
 	if full != c.shown && !c.gone {
-		c.text.WriteString("\n" + states)
+		c.text = append(c.text, "\n"+states...)
 		for _, line := range is {
 			c.write(Wrap(indent, c.shortened(line)))
 		}
@@ -80,7 +80,7 @@ func (c *Cluster) note(events []string) {
 
 func (c *Cluster) write(lines []string) {
 	for _, line := range lines {
-		c.text.WriteString(line + "\n")
+		c.text = append(c.text, line+"\n"...)
 	}
 }
 

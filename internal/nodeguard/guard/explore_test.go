@@ -20,7 +20,7 @@ import (
 // TestExplore visits all states of small worlds, with the rules of the random histories after each step. From each state, the faults end,
 // and the world must come to rest as a history must at its end.
 //
-// To explore one further: make explore WORLDS='TestExplore/^check$$' FAULTS=2
+// To explore one further: make explore WORLDS='^TestExplore/^check$$' FAULTS=2
 func TestExplore(t *testing.T) {
 	for i := range smallWorlds {
 		world := &smallWorlds[i]

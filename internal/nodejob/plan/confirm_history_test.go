@@ -75,20 +75,32 @@ func TestHistoriesOfConfirmations(t *testing.T) {
 	})
 }
 
-func playConfirm(seed int64) *confirmHistory {
+func newConfirmHistory(random *rand.Rand, nodes int) *confirmHistory {
 	h := &confirmHistory{
-		Rand: rand.New(rand.NewSource(seed)), now: now, faults: true, nodes: map[string]*confirmNode{}, pods: map[string]*confirmPod{},
+		Rand: random, now: now, faults: true, nodes: map[string]*confirmNode{}, pods: map[string]*confirmPod{},
 		job: newJob(withConfirm, func(j *v1alpha1.NodeJob) { j.Spec.Rollout = v1alpha1.RolloutSpec{} }),
 	}
-	for i := range 4 {
+	for i := range nodes {
 		name := fmt.Sprintf("n%d", i)
 		h.nodes[name] = &confirmNode{Node: newNode(name)}
 	}
+	return h
+}
+
+func playConfirm(seed int64) *confirmHistory {
+	h := newConfirmHistory(rand.New(rand.NewSource(seed)), 4)
 	for range 100 {
 		h.step()
 	}
+	h.settle()
+	return h
+}
+
+// settle ends the faults, and checks that no pod is left in the end.
+func (h *confirmHistory) settle() {
 	h.faults = false
-	for rest := 0; rest < 20 && h.now.Sub(now) < time.Hour; {
+	end := h.now.Add(time.Hour)
+	for rest := 0; rest < 20 && h.now.Before(end); {
 		if h.step(); len(h.pods) == 0 {
 			rest++
 		}
@@ -96,7 +108,6 @@ func playConfirm(seed int64) *confirmHistory {
 	for _, name := range slices.Sorted(maps.Keys(h.pods)) {
 		h.breaks("pod %s is left", name)
 	}
-	return h
 }
 
 func (h *confirmHistory) step() {
@@ -105,6 +116,17 @@ func (h *confirmHistory) step() {
 		pod := h.pods[name]
 		h.runs(pod, h.nodes[pod.NodeName])
 	}
+	h.turn()
+	if h.faults && h.Intn(60) == 0 {
+		h.deleteSomePod()
+	}
+	if !h.faults || h.Intn(3) > 0 {
+		h.manager()
+	}
+}
+
+// turn has the control plane notice which nodes are cut off.
+func (h *confirmHistory) turn() {
 	cut := 0
 	for _, node := range h.nodes {
 		node.Ready = corev1.ConditionTrue
@@ -116,12 +138,6 @@ func (h *confirmHistory) step() {
 	}
 	if cut > 1 {
 		h.breaks("%d nodes are cut off at the same time", cut)
-	}
-	if h.faults && h.Intn(60) == 0 {
-		h.deleteSomePod()
-	}
-	if !h.faults || h.Intn(3) > 0 {
-		h.manager()
 	}
 }
 
@@ -148,7 +164,7 @@ func (h *confirmHistory) runs(pod *confirmPod, node *confirmNode) {
 		h.reports(pod, 0, "", nil)
 	case !h.now.Before(pod.deadline):
 		h.reverts(pod, node, "reverted")
-	case connected && h.Intn(2) == 0:
+	case connected && h.Intn(2) > 0:
 		pod.Confirming = true
 	}
 }
@@ -203,7 +219,7 @@ func (h *confirmHistory) deleteSomePod() {
 }
 
 // manager makes a plan and executes it. What kubelets have reported may be old; the manager remembers its own writes.
-func (h *confirmHistory) manager() {
+func (h *confirmHistory) manager() Plan {
 	old, stale := h.seen, h.faults && h.Intn(3) == 0
 	h.seen = Input{Job: h.job, Revision: rev, Now: h.now}
 	for _, name := range slices.Sorted(maps.Keys(h.nodes)) {
@@ -228,6 +244,7 @@ func (h *confirmHistory) manager() {
 			h.apply(action)
 		}
 	}
+	return p
 }
 
 func (h *confirmHistory) apply(action Action) {

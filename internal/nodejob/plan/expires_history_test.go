@@ -57,13 +57,17 @@ type expiryHistory struct {
 // disappear, and users change the NodeJob.
 func TestExpiryHistories(t *testing.T) {
 	historytest.RunLong(t, 20, func(seed int64, _ bool) (broken, story string) {
-		h := &expiryHistory{
-			random: rand.New(rand.NewSource(seed)), fixed: map[string]bool{"node-3": true}, denied: map[string]bool{},
-			ends: map[string]time.Time{}, answers: map[string]types.UID{}, saidYes: map[string]bool{}, saidNo: map[string]bool{},
-		}
+		h := newExpiryHistory(rand.New(rand.NewSource(seed)))
 		broken = historytest.Simulate(t, h.play)
 		return broken, h.Text()
 	})
+}
+
+func newExpiryHistory(random *rand.Rand) *expiryHistory {
+	return &expiryHistory{
+		random: random, fixed: map[string]bool{"node-3": true}, denied: map[string]bool{}, ends: map[string]time.Time{},
+		answers: map[string]types.UID{}, saidYes: map[string]bool{}, saidNo: map[string]bool{},
+	}
 }
 
 func (h *expiryHistory) play(t testing.TB) {
@@ -218,7 +222,7 @@ func (h *expiryHistory) rest() {
 			h.SetReady(name, corev1.ConditionTrue)
 		}
 	})
-	h.Run(2 * time.Hour)
+	h.Run(time.Hour)
 	h.check()
 	for name := range h.Nodes {
 		rec := h.record(name)

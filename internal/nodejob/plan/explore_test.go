@@ -22,7 +22,7 @@ import (
 // TestExplore visits all states of small worlds, with the rules of the random histories after each step. From each state, the faults end,
 // and the world must come to rest as a history must at its end, although the manager plans only when something wakes it.
 //
-// To explore one further: make explore WORLDS='TestExplore/^canary$$' FAULTS=2
+// To explore one further: make explore WORLDS='^TestExplore/^canary$$' FAULTS=2
 func TestExplore(t *testing.T) {
 	for i := range smallWorlds {
 		world := &smallWorlds[i]
