@@ -58,6 +58,8 @@ func ForKind(kind schema.GroupVersionKind) interface{} {
 		return &apiv1alpha1.ExpiresCheckSpecApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("ExpiresSpec"):
 		return &apiv1alpha1.ExpiresSpecApplyConfiguration{}
+	case v1alpha1.SchemeGroupVersion.WithKind("FailedCheck"):
+		return &apiv1alpha1.FailedCheckApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("FileItem"):
 		return &apiv1alpha1.FileItemApplyConfiguration{}
 	case v1alpha1.SchemeGroupVersion.WithKind("FilesFromImage"):

@@ -313,6 +313,13 @@ const (
 
 // NodeDisruptionBudgetStatus is the most recently observed state of a NodeDisruptionBudget. It is written at most once per second.
 type NodeDisruptionBudgetStatus struct {
+	// conditions are Ready, Reconciling and Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
 	// observedGeneration is the metadata.generation that the manager observed last; -1 if it has not observed the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -353,13 +360,6 @@ type NodeDisruptionBudgetStatus struct {
 	// controllerState is the memory of the manager. It is not for users, and may change in any version.
 	// +optional
 	ControllerState NodeDisruptionBudgetControllerState `json:"controllerState,omitzero"`
-
-	// conditions are Ready, Reconciling and Stalled.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=16
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // NodeDisruptionBudgetControllerState is what the manager must remember of a NodeDisruptionBudget.

@@ -186,12 +186,14 @@ type CheckContainer struct {
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=64
+	// +kubebuilder:validation:items:MaxLength=32768
 	Command []string `json:"command,omitempty"`
 
 	// args are the arguments of the entrypoint.
 	// +optional
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=32768
 	Args []string `json:"args,omitempty"`
 
 	// env is the environment of the container.
@@ -226,6 +228,13 @@ const (
 
 // NodeGuardStatus is the most recently observed state of a NodeGuard. Counts are written at most once per second.
 type NodeGuardStatus struct {
+	// conditions are Ready, Reconciling and Stalled.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
 	// observedGeneration is the metadata.generation that the manager observed last; -1 if it has not observed the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -255,28 +264,29 @@ type NodeGuardStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	Waiting []WaitingNode `json:"waiting,omitempty"`
 
-	// authorization shows whether the API server checked the rights of the user when the NodeGuard was written.
-	// +optional
-	Authorization *Authorization `json:"authorization,omitempty"`
-
 	// controllerState is the memory of the manager. It is not for users, and may change in any version.
 	// +optional
 	ControllerState NodeGuardControllerState `json:"controllerState,omitzero"`
-
-	// conditions are Ready, Reconciling and Stalled.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=16
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // NodeGuardControllerState is what the manager must remember of a NodeGuard.
 type NodeGuardControllerState struct {
+	// authorization shows whether the API server checked the rights of the user when the NodeGuard was written.
+	// +optional
+	Authorization *Authorization `json:"authorization,omitempty"`
+
 	// writes is a number that increases with each write of the status by the manager: at least the time in milliseconds since 1970.
 	// The manager ignores an earlier status that another client restores.
 	// +optional
 	Writes int64 `json:"writes,omitempty"`
+
+	// failedChecks are the last results of the checks of nodes in status.waiting whose reason is CheckFailed. They are shown while the
+	// next check runs.
+	// +optional
+	// +listType=map
+	// +listMapKey=node
+	// +kubebuilder:validation:MaxItems=10
+	FailedChecks []FailedCheck `json:"failedChecks,omitempty"`
 
 	// notifications is the state of the notifications to the URL of the manager's flag --notifications-url. It is absent without that
 	// flag.
@@ -288,6 +298,21 @@ type NodeGuardControllerState struct {
 	// +optional
 	// +kubebuilder:validation:MaxLength=64
 	Seal string `json:"seal,omitempty"`
+}
+
+// FailedCheck is a check of a release that has failed.
+type FailedCheck struct {
+	// node is the name of the node.
+	// +required
+	// +kubebuilder:validation:MaxLength=253
+	Node string `json:"node,omitempty"`
+	// requestedAt is the time of the release request that was checked.
+	// +required
+	RequestedAt metav1.Time `json:"requestedAt,omitzero"`
+	// message says how the check has failed.
+	// +required
+	// +kubebuilder:validation:MaxLength=4096
+	Message string `json:"message,omitempty"`
 }
 
 // GuardCounts is the number of guarded nodes in each state.

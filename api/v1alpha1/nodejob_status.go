@@ -12,6 +12,13 @@ import (
 
 // NodeJobStatus is the most recently observed state of a NodeJob. It is written at most once per second.
 type NodeJobStatus struct {
+	// conditions are Complete, Reconciling, Stalled, RollbackFailed and GateEnforced.
+	// +optional
+	// +listType=map
+	// +listMapKey=type
+	// +kubebuilder:validation:MaxItems=16
+	Conditions []metav1.Condition `json:"conditions,omitempty"`
+
 	// observedGeneration is the metadata.generation that the manager observed last; -1 if it has not observed the object.
 	// +optional
 	ObservedGeneration int64 `json:"observedGeneration,omitempty"`
@@ -73,20 +80,9 @@ type NodeJobStatus struct {
 	// +kubebuilder:validation:MaxItems=10
 	NodeProblems []NodeProblem `json:"nodeProblems,omitempty"`
 
-	// authorization shows whether the API server checked the rights of the user when the NodeJob was written.
-	// +optional
-	Authorization *Authorization `json:"authorization,omitempty"`
-
 	// controllerState is the memory of the manager. It is not for users, and may change in any version.
 	// +optional
 	ControllerState NodeJobControllerState `json:"controllerState,omitzero"`
-
-	// conditions are Complete, Reconciling, Stalled, RollbackFailed and GateEnforced.
-	// +optional
-	// +listType=map
-	// +listMapKey=type
-	// +kubebuilder:validation:MaxItems=16
-	Conditions []metav1.Condition `json:"conditions,omitempty"`
 }
 
 // NodeCounts is the number of matching nodes in each state: total = done + running + waiting + failed.
@@ -184,6 +180,10 @@ type RolloutStatus struct {
 
 // NodeJobControllerState is what the manager must remember of a NodeJob.
 type NodeJobControllerState struct {
+	// authorization shows whether the API server checked the rights of the user when the NodeJob was written.
+	// +optional
+	Authorization *Authorization `json:"authorization,omitempty"`
+
 	// rollout is about the current revision.
 	// +optional
 	Rollout RolloutMemory `json:"rollout,omitzero"`

@@ -117,9 +117,11 @@ type EnvVar struct {
 	// name is the name of the variable.
 	// +required
 	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=1024
 	Name string `json:"name,omitempty"`
 	// value is the value of the variable. As in a container, $(NAME) is replaced by the value of an earlier variable, and $$ by $.
 	// +optional
+	// +kubebuilder:validation:MaxLength=131071
 	Value string `json:"value,omitempty"`
 	// valueFrom is the source of the value.
 	//

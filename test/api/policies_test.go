@@ -243,7 +243,7 @@ func (f *freshServer) runs(job *v1alpha1.NodeJob) {
 		if err := f.admin.Get(f.Ctx, client.ObjectKeyFromObject(job), live); err != nil {
 			return err
 		}
-		if live.Status.Authorization != nil && live.Status.Authorization.State == v1alpha1.AuthorizationUnconfirmed {
+		if live.Status.ControllerState.Authorization != nil && live.Status.ControllerState.Authorization.State == v1alpha1.AuthorizationUnconfirmed {
 			_ = f.admin.Patch(f.Ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`))
 		}
 		var pods corev1.PodList
@@ -315,7 +315,7 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 	// The policies are away while no manager runs, as between two installations.
 	live := &v1alpha1.NodeJob{}
 	must(t, f.admin.Get(f.Ctx, client.ObjectKeyFromObject(theirs), live))
-	earlier := live.Status.Authorization.Policies
+	earlier := live.Status.ControllerState.Authorization.Policies
 	must(t, stop())
 	must(t, f.kubectl("delete -k ../../config/authorization"))
 	e.getsIn()
@@ -324,8 +324,8 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 	stop = f.manage(config)
 	f.Eventually("the manager has judged the NodeJob by the new policies", func() error { // its status says the same as before
 		must(t, f.admin.Get(f.Ctx, client.ObjectKeyFromObject(theirs), live))
-		if live.Status.Authorization.Policies == earlier {
-			return fmt.Errorf("it is %+v", live.Status.Authorization)
+		if live.Status.ControllerState.Authorization.Policies == earlier {
+			return fmt.Errorf("it is %+v", live.Status.ControllerState.Authorization)
 		}
 		return nil
 	})
@@ -337,7 +337,7 @@ func TestNoScriptRunsThatWasWrittenWithoutPolicies(t *testing.T) {
 	must(t, f.admin.Patch(f.Ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"confirmed"}}}`)))
 	f.Eventually("what is confirmed is authorized", func() error {
 		must(t, f.admin.Get(f.Ctx, client.ObjectKeyFromObject(theirs), live))
-		if a := live.Status.Authorization; a == nil || a.State != v1alpha1.AuthorizationAuthorized {
+		if a := live.Status.ControllerState.Authorization; a == nil || a.State != v1alpha1.AuthorizationAuthorized {
 			return fmt.Errorf("it is %+v", a)
 		}
 		return nil

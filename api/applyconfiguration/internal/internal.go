@@ -333,6 +333,18 @@ var schemaYAML = typed.YAMLObject(`types:
     - name: check
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.ExpiresCheckSpec
+- name: com.github.everynode.everynode.api.v1alpha1.FailedCheck
+  map:
+    fields:
+    - name: message
+      type:
+        scalar: string
+    - name: node
+      type:
+        scalar: string
+    - name: requestedAt
+      type:
+        namedType: io.k8s.apimachinery.pkg.apis.meta.v1.Time
 - name: com.github.everynode.everynode.api.v1alpha1.FailureAction
   scalar: string
 - name: com.github.everynode.everynode.api.v1alpha1.FileItem
@@ -773,6 +785,17 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.everynode.everynode.api.v1alpha1.NodeGuardControllerState
   map:
     fields:
+    - name: authorization
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.Authorization
+    - name: failedChecks
+      type:
+        list:
+          elementType:
+            namedType: com.github.everynode.everynode.api.v1alpha1.FailedCheck
+          elementRelationship: associative
+          keys:
+          - node
     - name: notifications
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.NodeGuardNotifications
@@ -816,9 +839,6 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.everynode.everynode.api.v1alpha1.NodeGuardStatus
   map:
     fields:
-    - name: authorization
-      type:
-        namedType: com.github.everynode.everynode.api.v1alpha1.Authorization
     - name: conditions
       type:
         list:
@@ -878,6 +898,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.everynode.everynode.api.v1alpha1.NodeJobControllerState
   map:
     fields:
+    - name: authorization
+      type:
+        namedType: com.github.everynode.everynode.api.v1alpha1.Authorization
     - name: notifications
       type:
         namedType: com.github.everynode.everynode.api.v1alpha1.NodeJobNotifications
@@ -983,9 +1006,6 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.everynode.everynode.api.v1alpha1.NodeJobStatus
   map:
     fields:
-    - name: authorization
-      type:
-        namedType: com.github.everynode.everynode.api.v1alpha1.Authorization
     - name: conditions
       type:
         list:

@@ -27,7 +27,7 @@ import (
 // anything starts, because only then it was found out about the current NodeJob.
 func (r observer) authorize(ctx context.Context, seen *observation) error {
 	job := seen.job
-	seen.authorization = job.Status.Authorization
+	seen.authorization = job.Status.ControllerState.Authorization
 	var err error
 	in := &seen.input
 	in.AllowedNodes, in.NotAllowed, err = r.namespaces().Check(ctx, job.Namespace, job.Status.Conditions)
@@ -42,7 +42,7 @@ func (r observer) authorize(ctx context.Context, seen *observation) error {
 	}
 	// After a retry, the API server has asked for the rights to the NodeJob.
 	confirm := plan.Remedy{Verb: plan.VerbRetry}.Kubectl(job, "")
-	answer, err := r.Policies.Ask(ctx, job.Status.Authorization, written, confirm)
+	answer, err := r.Policies.Ask(ctx, job.Status.ControllerState.Authorization, written, confirm)
 	switch {
 	case err != nil:
 		return err
@@ -54,13 +54,13 @@ func (r observer) authorize(ctx context.Context, seen *observation) error {
 		return nil
 	}
 	status := job.DeepCopy().Status
-	status.Authorization = answer.Authorization
+	status.ControllerState.Authorization = answer.Authorization
 	changed, err := r.writeStatus(ctx, job, status)
 	switch {
 	case apierrors.IsConflict(err), apierrors.IsNotFound(err):
 		return policies.UndecidedError(loop.Soon) // the NodeJob has changed meanwhile; the cache shows it a moment later
 	case err != nil:
-		return fmt.Errorf("writing status.authorization: %w", err)
+		return fmt.Errorf("writing status.controllerState.authorization: %w", err)
 	}
 	seen.job, seen.input.Job = changed, changed
 	return nil

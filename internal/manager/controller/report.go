@@ -37,7 +37,7 @@ func (r *Reconciler) report(ctx context.Context, seen observation, p plan.Plan) 
 	if finishes(p) {
 		return next, nil
 	}
-	p.Status.Authorization = seen.authorization
+	p.Status.ControllerState.Authorization = seen.authorization
 	r.Metrics.status(name, &p)
 	next = r.Notifier.NodeJob(seen.job, &p.Status, next)
 	p.Status.ControllerState.Seal = seen.job.Status.ControllerState.Seal

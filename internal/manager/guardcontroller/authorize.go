@@ -28,11 +28,11 @@ func (r *Reconciler) observeAuthorized(ctx context.Context, g *v1alpha1.NodeGuar
 	if err != nil {
 		return nil, err
 	}
-	answer := policies.Answer{Authorization: g.Status.Authorization}
+	answer := policies.Answer{Authorization: g.Status.ControllerState.Authorization}
 	if notAllowed == nil && g.DeletionTimestamp.IsZero() {
 		written := policies.Written{Generation: g.Generation, Retry: task.RetryTokenOf(g), Created: g.CreationTimestamp.Time}
 		confirm := fmt.Sprintf("kubectl -n %s annotate nodeguard %s %s=\"$(date +%%s)\" --overwrite", g.Namespace, g.Name, v1alpha1.RetryAnnotation)
-		if answer, err = r.Policies.Ask(ctx, g.Status.Authorization, written, confirm); err != nil {
+		if answer, err = r.Policies.Ask(ctx, g.Status.ControllerState.Authorization, written, confirm); err != nil {
 			return nil, err
 		}
 	}
@@ -41,7 +41,7 @@ func (r *Reconciler) observeAuthorized(ctx context.Context, g *v1alpha1.NodeGuar
 	}
 	if answer.Store {
 		changed := g.DeepCopy()
-		changed.Status.Authorization = answer.Authorization
+		changed.Status.ControllerState.Authorization = answer.Authorization
 		if err := r.storeStatus(ctx, changed); err != nil {
 			return nil, err
 		}

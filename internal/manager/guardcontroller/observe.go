@@ -147,7 +147,7 @@ func (r *Reconciler) observeOne(ctx context.Context, g *v1alpha1.NodeGuard, what
 
 // observeMade returns what a NodeGuard has created, and whether it is served.
 func (r *Reconciler) observeMade(ctx context.Context, g *v1alpha1.NodeGuard, from origin) (*observation, error) {
-	seen := &observation{guard: g, authorization: g.Status.Authorization, budgets: map[string]*policyv1.PodDisruptionBudget{}}
+	seen := &observation{guard: g, authorization: g.Status.ControllerState.Authorization, budgets: map[string]*policyv1.PodDisruptionBudget{}}
 	seen.input.Guard, seen.input.Live, seen.input.Now = g, from.live, r.Now()
 	made, err := r.made(ctx, client.ObjectKeyFromObject(g), from)
 	if err != nil {

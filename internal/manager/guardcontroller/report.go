@@ -82,7 +82,7 @@ func (r *Reconciler) writeStatus(ctx context.Context, seen *observation, p *guar
 	before := seen.guard.Status
 	changed := seen.guard.DeepCopy()
 	changed.Status = p.Status
-	changed.Status.Authorization = seen.authorization
+	changed.Status.ControllerState.Authorization = seen.authorization
 	if err := r.storeStatus(ctx, changed); err != nil {
 		return err
 	}
@@ -107,7 +107,7 @@ func (r *Reconciler) storeStatus(ctx context.Context, changed *v1alpha1.NodeGuar
 func (r *Reconciler) report(ctx context.Context, seen *observation, p *guard.Plan) (time.Duration, error) {
 	name, now := client.ObjectKeyFromObject(seen.guard), r.Now()
 	next := loop.Until(p.WakeAt, now)
-	p.Status.Authorization = seen.authorization
+	p.Status.ControllerState.Authorization = seen.authorization
 	if seen.idle {
 		r.targets.forget(name)
 		r.Metrics.forget(name)

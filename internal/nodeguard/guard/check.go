@@ -5,7 +5,6 @@ package guard
 
 import (
 	"fmt"
-	"strings"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -155,7 +154,7 @@ func (r *releaseRules) checkRunningOrFailed(n *nodePlan) *hold {
 		h = &hold{
 			reason:    v1alpha1.ReasonCheckFailed,
 			message:   fmt.Sprintf("release.check failed (exit code %d)%s", pod.ExitCode, said(pod.Message)),
-			release:   fmt.Sprintf("the check ends with exit code 0: it runs every %s", r.checkInterval()),
+			release:   r.checkSucceeds(),
 			recheckAt: r.endOf(pod).Add(r.checkInterval()),
 		}
 	default:
@@ -209,15 +208,17 @@ func checkRuns(pod *Pod) *hold {
 // orFailedBefore returns the message of the last failed check until the next one has ended, because users need that
 // message. Only the status has it: the pod of the last check is deleted before the next one is created.
 func (o observed) orFailedBefore(n *nodePlan, running *hold) *hold {
-	for i := range o.in.Guard.Status.Waiting {
-		before := &o.in.Guard.Status.Waiting[i]
-		if before.Node == n.Name && before.Reason == v1alpha1.ReasonCheckFailed && before.Since.Unix() == n.requestedAt.Unix() {
-			message, release, _ := strings.Cut(before.Message, releasedWhen)
-			release, _, _ = strings.Cut(release, deadlinePassed)
-			return &hold{reason: before.Reason, message: message, release: release}
+	for _, f := range o.in.Guard.Status.ControllerState.FailedChecks {
+		if f.Node == n.Name && f.RequestedAt.Unix() == n.requestedAt.Unix() {
+			return &hold{reason: v1alpha1.ReasonCheckFailed, message: f.Message, release: o.checkSucceeds()}
 		}
 	}
 	return running
+}
+
+// checkSucceeds says what ends the hold of a failed check.
+func (o observed) checkSucceeds() string {
+	return fmt.Sprintf("the check ends with exit code 0: it runs every %s", o.checkInterval())
 }
 
 // earliest returns the earlier of two times, of which the zero time is never.

@@ -4,6 +4,7 @@
 package guard
 
 import (
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -50,41 +51,38 @@ func TestCheckIsRetriedAfterRejection(t *testing.T) {
 
 func TestCheckMessageStaysUntilNextCheckEnds(t *testing.T) {
 	asked := t0.Add(-60 * time.Minute)
-	before := v1alpha1.WaitingNode{
-		Node:    "n1",
-		Since:   metav1.NewTime(asked),
-		Reason:  v1alpha1.ReasonCheckFailed,
-		Message: "release.check failed (exit code 3): 2 volumes; released when: the check ends with exit code 0",
-	}
-	with := func(change func(*v1alpha1.WaitingNode)) func(*Input) {
+	with := func(change func(*v1alpha1.FailedCheck)) func(*Input) {
 		return func(in *Input) {
-			held := before
-			change(&held)
-			in.Guard.Status.Waiting = []v1alpha1.WaitingNode{held}
+			before := v1alpha1.FailedCheck{Node: "n1", RequestedAt: metav1.NewTime(asked), Message: "release.check failed (exit code 3): 2 volumes"}
+			change(&before)
+			in.Guard.Status.ControllerState.FailedChecks = []v1alpha1.FailedCheck{before}
 		}
 	}
-	const running = "release.check runs on it; released when: the check ends with exit code 0"
-	const said, late = "release.check failed (exit code 3): 2 volumes; released when: the check ends with exit code 0", "; its deadline has passed, and release.onDeadline is Hold"
+	const succeeds = "; released when: the check ends with exit code 0"
+	const said, running = "release.check failed (exit code 3): 2 volumes" + succeeds + ": it runs every 30s", "release.check runs on it" + succeeds
+	const late = "; its deadline has passed, and release.onDeadline is Hold"
 	deadline := func(in *Input) { in.Guard.Spec.Release.DeadlineSeconds = new(int32(60)) }
 	for name, tt := range map[string]struct {
 		in   Input
 		want string
 	}{
-		"the next check runs":                    {scene(cordoned(0), checked(corev1.PodRunning, 0), with(func(*v1alpha1.WaitingNode) {})), said},
-		"the next check is not created yet":      {scene(cordoned(0), checked("", 0), with(func(*v1alpha1.WaitingNode) {})), said},
-		"the deadline passes":                    {scene(cordoned(0), checked("", 0), deadline, with(func(h *v1alpha1.WaitingNode) { h.Until = metav1.NewTime(asked) })), said + late},
-		"the deadline has passed before":         {scene(cordoned(0), checked("", 0), deadline, with(func(h *v1alpha1.WaitingNode) { h.Message += late })), said + late},
-		"a check for an earlier release request": {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.WaitingNode) { h.Since = metav1.NewTime(asked.Add(-time.Hour)) })), running},
-		"a check of another node":                {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.WaitingNode) { h.Node = "n2" })), running},
-		"held for another reason":                {scene(cordoned(0), checked("", 0), with(func(h *v1alpha1.WaitingNode) { h.Reason = v1alpha1.ReasonMaxUnavailableReached })), running},
+		"the next check runs":                    {scene(cordoned(0), checked(corev1.PodRunning, 0), with(func(*v1alpha1.FailedCheck) {})), said},
+		"the next check is not created yet":      {scene(cordoned(0), checked("", 0), with(func(*v1alpha1.FailedCheck) {})), said},
+		"the deadline has passed":                {scene(cordoned(0), checked("", 0), deadline, with(func(*v1alpha1.FailedCheck) {})), said + late},
+		"a check for an earlier release request": {scene(cordoned(0), checked("", 0), with(func(f *v1alpha1.FailedCheck) { f.RequestedAt = metav1.NewTime(asked.Add(-time.Hour)) })), running},
+		"a check of another node":                {scene(cordoned(0), checked("", 0), with(func(f *v1alpha1.FailedCheck) { f.Node = "n2" })), running},
 	} {
 		p := Next(tt.in)
 		if held := p.Status.Waiting; len(held) != 1 || held[0].Message != tt.want {
 			t.Errorf("%s: %+v, want %s", name, held, tt.want)
 		}
+		kept := slices.ContainsFunc(p.Status.ControllerState.FailedChecks, func(f v1alpha1.FailedCheck) bool { return f.Node == "n1" && f.RequestedAt.Time.Equal(asked) })
+		if kept != strings.HasPrefix(tt.want, said) {
+			t.Errorf("%s: the memory is %+v", name, p.Status.ControllerState.FailedChecks)
+		}
 		// The condition is the same while a check runs as after it has failed.
 		c := meta.FindStatusCondition(p.Status.Conditions, v1alpha1.ConditionReady)
-		if c == nil || strings.Contains(c.Message, releasedWhen) {
+		if c == nil || strings.Contains(c.Message, "; released when: ") {
 			t.Errorf("%s: the condition is %+v", name, c)
 		}
 	}

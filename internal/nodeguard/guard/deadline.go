@@ -9,9 +9,6 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// deadlinePassed is part of the message for a node that is held past its deadline.
-const deadlinePassed = "; its deadline has passed"
-
 // deadline returns when the release deadline of a held node passes; zero if there is none.
 func (o observed) deadline(n *nodePlan) time.Time {
 	seconds := o.in.Guard.Spec.Release.DeadlineSeconds
@@ -45,9 +42,9 @@ func (o observed) withDeadline(n *nodePlan, h *hold) *hold {
 	late.late = o.pastDeadline(n)
 	switch {
 	case late.late && o.onDeadline() == v1alpha1.OnDeadlineHold:
-		late.note = deadlinePassed + ", and release.onDeadline is Hold"
+		late.note = "; its deadline has passed, and release.onDeadline is Hold"
 	case late.late:
-		late.note = deadlinePassed + ", and it waits for nothing else"
+		late.note = "; its deadline has passed, and it waits for nothing else"
 	}
 	return &late
 }

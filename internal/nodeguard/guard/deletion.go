@@ -28,7 +28,7 @@ func planDeletion(in *Input) Plan {
 	}
 	plan.Status = *in.Guard.Status.DeepCopy()
 	plan.Status.ObservedGeneration = in.Guard.Generation
-	plan.Status.Waiting = nil
+	plan.Status.Waiting, plan.Status.ControllerState.FailedChecks = nil, nil
 	setCondition(in, &plan.Status, condition{v1alpha1.ConditionReconciling, v1alpha1.ReasonTerminating, deletionMessage(in)})
 	return plan
 }

@@ -9,9 +9,6 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// releasedWhen is between why a node is held and what ends that.
-const releasedWhen = "; released when: "
-
 // hold is why a node is held.
 type hold struct {
 	reason, message, release string
@@ -28,7 +25,7 @@ type hold struct {
 func (h *hold) String() string {
 	said := h.message
 	if h.release != "" {
-		said += releasedWhen + h.release
+		said += "; released when: " + h.release
 	}
 	return said + h.note
 }

@@ -129,7 +129,7 @@ func (s *summary) status(released []v1alpha1.ReleasedNode) v1alpha1.NodeGuardSta
 	st.Revision = s.in.Revision
 	st.Nodes = s.counts
 	st.Nodes.Released = int32(len(released))
-	st.Waiting = s.waitingList()
+	st.Waiting, st.ControllerState.FailedChecks = s.waitingList()
 	st.Released = released
 	setCondition(s.in, st, s.condition())
 	return *st
@@ -140,10 +140,9 @@ func (s *summary) heldNodes() []*nodePlan {
 	return slices.SortedFunc(slices.Values(s.held), func(a, b *nodePlan) int { return cmp.Compare(a.position, b.position) })
 }
 
-// waitingList returns status.waiting, in the order in which the nodes are considered for release.
-func (s *summary) waitingList() []v1alpha1.WaitingNode {
+// waitingList returns status.waiting, in the order in which the nodes are considered for release, and how their checks have failed.
+func (s *summary) waitingList() (waiting []v1alpha1.WaitingNode, failed []v1alpha1.FailedCheck) {
 	nodes := s.heldNodes()
-	var waiting []v1alpha1.WaitingNode
 	for _, n := range nodes[:min(maxHeld, len(nodes))] {
 		w := v1alpha1.WaitingNode{
 			Node: n.Name, Since: metav1.NewTime(n.requestedAt).Rfc3339Copy(), By: n.requestedBy, Reason: n.held.reason, Message: n.held.String(),
@@ -152,8 +151,11 @@ func (s *summary) waitingList() []v1alpha1.WaitingNode {
 			w.Until = metav1.NewTime(s.deadline(n)).Rfc3339Copy()
 		}
 		waiting = append(waiting, w)
+		if w.Reason == v1alpha1.ReasonCheckFailed {
+			failed = append(failed, v1alpha1.FailedCheck{Node: n.Name, RequestedAt: w.Since, Message: n.held.message})
+		}
 	}
-	return waiting
+	return waiting, failed
 }
 
 // Sentence describes a held node in one sentence. Events and the command line use the same text.

@@ -11,6 +11,8 @@ import (
 //
 // NodeDisruptionBudgetStatus is the most recently observed state of a NodeDisruptionBudget. It is written at most once per second.
 type NodeDisruptionBudgetStatusApplyConfiguration struct {
+	// conditions are Ready, Reconciling and Stalled.
+	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// observedGeneration is the metadata.generation that the manager observed last; -1 if it has not observed the object.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// disruptionsAllowed is how many disruptions may begin now, as far as this budget is concerned.
@@ -27,14 +29,25 @@ type NodeDisruptionBudgetStatusApplyConfiguration struct {
 	Requirements []BudgetRequirementStatusApplyConfiguration `json:"requirements,omitempty"`
 	// controllerState is the memory of the manager. It is not for users, and may change in any version.
 	ControllerState *NodeDisruptionBudgetControllerStateApplyConfiguration `json:"controllerState,omitempty"`
-	// conditions are Ready, Reconciling and Stalled.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
 // NodeDisruptionBudgetStatusApplyConfiguration constructs a declarative configuration of the NodeDisruptionBudgetStatus type for use with
 // apply.
 func NodeDisruptionBudgetStatus() *NodeDisruptionBudgetStatusApplyConfiguration {
 	return &NodeDisruptionBudgetStatusApplyConfiguration{}
+}
+
+// WithConditions adds the given value to the Conditions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Conditions field.
+func (b *NodeDisruptionBudgetStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *NodeDisruptionBudgetStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithConditions")
+		}
+		b.Conditions = append(b.Conditions, *values[i])
+	}
+	return b
 }
 
 // WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
@@ -113,18 +126,5 @@ func (b *NodeDisruptionBudgetStatusApplyConfiguration) WithRequirements(values .
 // If called multiple times, the ControllerState field is set to the value of the last call.
 func (b *NodeDisruptionBudgetStatusApplyConfiguration) WithControllerState(value *NodeDisruptionBudgetControllerStateApplyConfiguration) *NodeDisruptionBudgetStatusApplyConfiguration {
 	b.ControllerState = value
-	return b
-}
-
-// WithConditions adds the given value to the Conditions field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Conditions field.
-func (b *NodeDisruptionBudgetStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *NodeDisruptionBudgetStatusApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithConditions")
-		}
-		b.Conditions = append(b.Conditions, *values[i])
-	}
 	return b
 }

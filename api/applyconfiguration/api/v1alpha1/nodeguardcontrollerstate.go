@@ -7,9 +7,14 @@ package v1alpha1
 //
 // NodeGuardControllerState is what the manager must remember of a NodeGuard.
 type NodeGuardControllerStateApplyConfiguration struct {
+	// authorization shows whether the API server checked the rights of the user when the NodeGuard was written.
+	Authorization *AuthorizationApplyConfiguration `json:"authorization,omitempty"`
 	// writes is a number that increases with each write of the status by the manager: at least the time in milliseconds since 1970.
 	// The manager ignores an earlier status that another client restores.
 	Writes *int64 `json:"writes,omitempty"`
+	// failedChecks are the last results of the checks of nodes in status.waiting whose reason is CheckFailed. They are shown while the
+	// next check runs.
+	FailedChecks []FailedCheckApplyConfiguration `json:"failedChecks,omitempty"`
 	// notifications is the state of the notifications to the URL of the manager's flag --notifications-url. It is absent without that
 	// flag.
 	Notifications *NodeGuardNotificationsApplyConfiguration `json:"notifications,omitempty"`
@@ -24,11 +29,32 @@ func NodeGuardControllerState() *NodeGuardControllerStateApplyConfiguration {
 	return &NodeGuardControllerStateApplyConfiguration{}
 }
 
+// WithAuthorization sets the Authorization field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Authorization field is set to the value of the last call.
+func (b *NodeGuardControllerStateApplyConfiguration) WithAuthorization(value *AuthorizationApplyConfiguration) *NodeGuardControllerStateApplyConfiguration {
+	b.Authorization = value
+	return b
+}
+
 // WithWrites sets the Writes field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the Writes field is set to the value of the last call.
 func (b *NodeGuardControllerStateApplyConfiguration) WithWrites(value int64) *NodeGuardControllerStateApplyConfiguration {
 	b.Writes = &value
+	return b
+}
+
+// WithFailedChecks adds the given value to the FailedChecks field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the FailedChecks field.
+func (b *NodeGuardControllerStateApplyConfiguration) WithFailedChecks(values ...*FailedCheckApplyConfiguration) *NodeGuardControllerStateApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithFailedChecks")
+		}
+		b.FailedChecks = append(b.FailedChecks, *values[i])
+	}
 	return b
 }
 

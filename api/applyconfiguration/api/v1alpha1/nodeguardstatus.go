@@ -11,6 +11,8 @@ import (
 //
 // NodeGuardStatus is the most recently observed state of a NodeGuard. Counts are written at most once per second.
 type NodeGuardStatusApplyConfiguration struct {
+	// conditions are Ready, Reconciling and Stalled.
+	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// observedGeneration is the metadata.generation that the manager observed last; -1 if it has not observed the object.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// revision is a short hash of the desired companion.
@@ -24,18 +26,27 @@ type NodeGuardStatusApplyConfiguration struct {
 	// waiting are at most 10 nodes that have a release request and are not released yet, in the order in which they are released. Their
 	// until is the time at which release.onDeadline applies. It is absent after that time, and without a deadline.
 	Waiting []WaitingNodeApplyConfiguration `json:"waiting,omitempty"`
-	// authorization shows whether the API server checked the rights of the user when the NodeGuard was written.
-	Authorization *AuthorizationApplyConfiguration `json:"authorization,omitempty"`
 	// controllerState is the memory of the manager. It is not for users, and may change in any version.
 	ControllerState *NodeGuardControllerStateApplyConfiguration `json:"controllerState,omitempty"`
-	// conditions are Ready, Reconciling and Stalled.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
 // NodeGuardStatusApplyConfiguration constructs a declarative configuration of the NodeGuardStatus type for use with
 // apply.
 func NodeGuardStatus() *NodeGuardStatusApplyConfiguration {
 	return &NodeGuardStatusApplyConfiguration{}
+}
+
+// WithConditions adds the given value to the Conditions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Conditions field.
+func (b *NodeGuardStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *NodeGuardStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithConditions")
+		}
+		b.Conditions = append(b.Conditions, *values[i])
+	}
+	return b
 }
 
 // WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
@@ -88,31 +99,10 @@ func (b *NodeGuardStatusApplyConfiguration) WithWaiting(values ...*WaitingNodeAp
 	return b
 }
 
-// WithAuthorization sets the Authorization field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Authorization field is set to the value of the last call.
-func (b *NodeGuardStatusApplyConfiguration) WithAuthorization(value *AuthorizationApplyConfiguration) *NodeGuardStatusApplyConfiguration {
-	b.Authorization = value
-	return b
-}
-
 // WithControllerState sets the ControllerState field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ControllerState field is set to the value of the last call.
 func (b *NodeGuardStatusApplyConfiguration) WithControllerState(value *NodeGuardControllerStateApplyConfiguration) *NodeGuardStatusApplyConfiguration {
 	b.ControllerState = value
-	return b
-}
-
-// WithConditions adds the given value to the Conditions field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Conditions field.
-func (b *NodeGuardStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *NodeGuardStatusApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithConditions")
-		}
-		b.Conditions = append(b.Conditions, *values[i])
-	}
 	return b
 }

@@ -7,6 +7,8 @@ package v1alpha1
 //
 // NodeJobControllerState is what the manager must remember of a NodeJob.
 type NodeJobControllerStateApplyConfiguration struct {
+	// authorization shows whether the API server checked the rights of the user when the NodeJob was written.
+	Authorization *AuthorizationApplyConfiguration `json:"authorization,omitempty"`
 	// rollout is about the current revision.
 	Rollout *RolloutMemoryApplyConfiguration `json:"rollout,omitempty"`
 	// notifications is the state of the notifications to the URL of the manager's flag --notifications-url. It is absent without that
@@ -21,6 +23,14 @@ type NodeJobControllerStateApplyConfiguration struct {
 // apply.
 func NodeJobControllerState() *NodeJobControllerStateApplyConfiguration {
 	return &NodeJobControllerStateApplyConfiguration{}
+}
+
+// WithAuthorization sets the Authorization field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the Authorization field is set to the value of the last call.
+func (b *NodeJobControllerStateApplyConfiguration) WithAuthorization(value *AuthorizationApplyConfiguration) *NodeJobControllerStateApplyConfiguration {
+	b.Authorization = value
+	return b
 }
 
 // WithRollout sets the Rollout field in the declarative configuration to the given value

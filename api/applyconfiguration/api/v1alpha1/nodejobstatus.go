@@ -12,6 +12,8 @@ import (
 // What the manager says about a NodeJob.
 // NodeJobStatus is the most recently observed state of a NodeJob. It is written at most once per second.
 type NodeJobStatusApplyConfiguration struct {
+	// conditions are Complete, Reconciling, Stalled, RollbackFailed and GateEnforced.
+	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 	// observedGeneration is the metadata.generation that the manager observed last; -1 if it has not observed the object.
 	ObservedGeneration *int64 `json:"observedGeneration,omitempty"`
 	// revision is a short hash of what is executed: the task and the content of its inputs and of referenced scripts. Nodes that are done have it
@@ -39,18 +41,27 @@ type NodeJobStatusApplyConfiguration struct {
 	// nodeProblems are at most 10 nodes, in the order of their names, with which the manager cannot continue for a reason that no
 	// other object shows. The manager retries. If the API server rejects all pods of the NodeJob, the conditions say so instead.
 	NodeProblems []NodeProblemApplyConfiguration `json:"nodeProblems,omitempty"`
-	// authorization shows whether the API server checked the rights of the user when the NodeJob was written.
-	Authorization *AuthorizationApplyConfiguration `json:"authorization,omitempty"`
 	// controllerState is the memory of the manager. It is not for users, and may change in any version.
 	ControllerState *NodeJobControllerStateApplyConfiguration `json:"controllerState,omitempty"`
-	// conditions are Complete, Reconciling, Stalled, RollbackFailed and GateEnforced.
-	Conditions []v1.ConditionApplyConfiguration `json:"conditions,omitempty"`
 }
 
 // NodeJobStatusApplyConfiguration constructs a declarative configuration of the NodeJobStatus type for use with
 // apply.
 func NodeJobStatus() *NodeJobStatusApplyConfiguration {
 	return &NodeJobStatusApplyConfiguration{}
+}
+
+// WithConditions adds the given value to the Conditions field in the declarative configuration
+// and returns the receiver, so that objects can be build by chaining "With" function invocations.
+// If called multiple times, values provided by each call will be appended to the Conditions field.
+func (b *NodeJobStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *NodeJobStatusApplyConfiguration {
+	for i := range values {
+		if values[i] == nil {
+			panic("nil value passed to WithConditions")
+		}
+		b.Conditions = append(b.Conditions, *values[i])
+	}
+	return b
 }
 
 // WithObservedGeneration sets the ObservedGeneration field in the declarative configuration to the given value
@@ -161,31 +172,10 @@ func (b *NodeJobStatusApplyConfiguration) WithNodeProblems(values ...*NodeProble
 	return b
 }
 
-// WithAuthorization sets the Authorization field in the declarative configuration to the given value
-// and returns the receiver, so that objects can be built by chaining "With" function invocations.
-// If called multiple times, the Authorization field is set to the value of the last call.
-func (b *NodeJobStatusApplyConfiguration) WithAuthorization(value *AuthorizationApplyConfiguration) *NodeJobStatusApplyConfiguration {
-	b.Authorization = value
-	return b
-}
-
 // WithControllerState sets the ControllerState field in the declarative configuration to the given value
 // and returns the receiver, so that objects can be built by chaining "With" function invocations.
 // If called multiple times, the ControllerState field is set to the value of the last call.
 func (b *NodeJobStatusApplyConfiguration) WithControllerState(value *NodeJobControllerStateApplyConfiguration) *NodeJobStatusApplyConfiguration {
 	b.ControllerState = value
-	return b
-}
-
-// WithConditions adds the given value to the Conditions field in the declarative configuration
-// and returns the receiver, so that objects can be build by chaining "With" function invocations.
-// If called multiple times, values provided by each call will be appended to the Conditions field.
-func (b *NodeJobStatusApplyConfiguration) WithConditions(values ...*v1.ConditionApplyConfiguration) *NodeJobStatusApplyConfiguration {
-	for i := range values {
-		if values[i] == nil {
-			panic("nil value passed to WithConditions")
-		}
-		b.Conditions = append(b.Conditions, *values[i])
-	}
 	return b
 }
