@@ -15,7 +15,8 @@ export GOFLAGS     := $(strip $(GOFLAGS) -trimpath -gcflags=all=-dwarf=false -ve
 CACHE := $(or $(EVERYNODE_CACHE),$(or $(XDG_CACHE_HOME),$(HOME)/.cache)/everynode)
 TOOLS := $(CACHE)/tools/$(shell cat tools/go.mod tools/go.sum 2>/dev/null | sha256sum | cut -c1-16)
 
-GOLANGCI_LINT  := $(TOOLS)/golangci-lint
+# golangci-lint with the linter of Kubernetes' API conventions.
+GOLANGCI_LINT  := $(TOOLS)/golangci-lint-kube-api-linter
 CONTROLLER_GEN := $(TOOLS)/controller-gen
 CRD_REF_DOCS   := $(TOOLS)/crd-ref-docs
 LOCAL          := go -C local run ./cmd/everynode-local
@@ -157,6 +158,7 @@ format: $(GOLANGCI_LINT) ## Format the code; the tests with lines of at most 140
 lint: $(GOLANGCI_LINT) ## Run the linters over all modules and workflows.
 	go -C tools/actionlint tool actionlint -shellcheck= -pyflakes= '$(CURDIR)'/.github/workflows/*
 	@! grep -nE 'uses: .*@v' .github/workflows/* || { echo "name each action by the digest of its commit, with the version in a comment"; exit 1; }
+	@echo "kube-api-linter (api)"; cd api && $(GOLANGCI_LINT) run --config '$(CURDIR)/.golangci-api.yml' ./...
 	@for module in $(LINTED); do echo "golangci-lint run ($$module)"; (cd $$module; \
 		$(GOLANGCI_LINT) run --config '$(CURDIR)/.golangci.yml' ./... || exit 1; \
 		$(GOLANGCI_LINT) fmt --diff --config '$(CURDIR)/.golangci-tests.yml' ./... || { echo "run: make format"; exit 1; }) || exit 1; done
@@ -174,6 +176,10 @@ verify: ## Check that generated files, module files and formatting are as commit
 
 .PHONY: test
 test: test-unit test-mutants test-release test-api test-browser test-local test-released test-e2e ## Run all tests: unit, release, API server, real nodes.
+
+.PHONY: test-night
+test-night: test-race fuzz explore sweep test-gitops test-matrix ## Run what takes too long for make test, before a release.
+	$(MAKE) --no-print-directory test-unit HISTORIES=50000
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
@@ -208,6 +214,25 @@ sweep: ## Play scenarios of the whole manager with each fault at each of its wri
 .PHONY: test-race
 test-race: ## Run the tests of what runs at the same time with Go's race detector, before a release; takes about 5 minutes.
 	CGO_ENABLED=1 go test -race -count=1 ./internal/manager/... ./internal/cli/... ./internal/ui/...
+
+# How long each fuzz test runs.
+FUZZTIME ?= 1m
+
+.PHONY: fuzz
+fuzz: ## Run each fuzz test for a minute, before a release (FUZZTIME). What has failed is kept as a test.
+	@grep -rn --include='*_test.go' '^func Fuzz' . | sed -E 's#/[^/]*:[0-9]+:func (Fuzz[A-Za-z]*).*# \1#' | while read -r package name; do \
+		echo "$$package $$name"; go test -run='^$$' -fuzz="^$$name$$" -fuzztime=$(FUZZTIME) "$$package" </dev/null || exit 1; done
+
+# Of the search for a flaky test: the tests, their package and its module, and how often they run.
+RUN    ?=
+PKG    ?= ./...
+MODULE ?= .
+COUNT  ?= 100
+
+.PHONY: deflake
+deflake: ## Run tests again and again in random order on a busy machine, until one fails (RUN, PKG, MODULE, COUNT).
+	@busy=(); trap 'kill "$${busy[@]}"' EXIT; for i in $$(seq "$$(getconf _NPROCESSORS_ONLN)"); do sh -c 'while :; do :; done' & busy+=($$!); done; \
+	go -C $(MODULE) test -shuffle=on -failfast -count=$(COUNT) -run='$(RUN)' $(PKG)
 
 .PHONY: test-mutants
 test-mutants: ## Put mistakes into the planner, and see that its tests find each.

@@ -4,8 +4,8 @@ go 1.26.0
 
 tool (
 	github.com/elastic/crd-ref-docs
-	github.com/golangci/golangci-lint/v2/cmd/golangci-lint
 	sigs.k8s.io/controller-tools/cmd/controller-gen
+	sigs.k8s.io/kube-api-linter/cmd/golangci-lint-kube-api-linter
 )
 
 require sigs.k8s.io/yaml v1.6.0
@@ -270,6 +270,7 @@ require (
 	mvdan.cc/unparam v0.0.0-20260823230713-2fa3d841b0c8 // indirect
 	sigs.k8s.io/controller-tools v0.23.0 // indirect
 	sigs.k8s.io/json v0.0.0-20250730193827-2d320260d730 // indirect
+	sigs.k8s.io/kube-api-linter v0.0.0-20260716143926-092fe0c72997 // indirect
 	sigs.k8s.io/randfill v1.0.0 // indirect
 	sigs.k8s.io/structured-merge-diff/v6 v6.4.2 // indirect
 )
