@@ -160,7 +160,12 @@ func enter(namespaces []namespace) error {
 
 var errNamespaces = errors.New("the pod needs securityContext.privileged: true and hostPID: true")
 
-func namespaceError(err error) error { return fmt.Errorf("%w (%w)", err, errNamespaces) }
+func namespaceError(err error) error {
+	if errors.Is(err, unix.EACCES) {
+		return fmt.Errorf("%w (%w; if it has both, look for a denial of SELinux or AppArmor in the node's audit log)", err, errNamespaces)
+	}
+	return fmt.Errorf("%w (%w)", err, errNamespaces)
+}
 
 // fdPath returns a path that opens f in every process on the node. The path contains the runner's PID and is valid as
 // long as the runner lives, so that a process which closed its inherited descriptors can open it too. It reads our PID

@@ -72,7 +72,6 @@ type state struct{ page, command, script string }
 
 // states are in the order of the pages. Each is for the first command that fits. testdata/pages/states.sh has their functions.
 var states = []state{
-	{"README.md", "kubectl apply -f dist/install.yaml", "mkdir dist; kubectl kustomize config/local > dist/install.yaml"},
 	{"docs/cli.md", "kubectl everynode list -A", "kubectl apply -f somaxconn.yaml -f config/samples/max-map-count.yaml -f no-thp.yaml"},
 	{
 		"docs/cli.md",
