@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/internal/manager/fakeapi"
+	"github.com/everynode/everynode/internal/testing/fakeapi"
 )
 
 // patience is how long a drain is tried that is given up.

@@ -25,10 +25,10 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/clock"
-	"github.com/everynode/everynode/internal/historytest"
-	"github.com/everynode/everynode/internal/manager/fakeapi"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/seal"
+	"github.com/everynode/everynode/internal/testing/fakeapi"
+	"github.com/everynode/everynode/internal/testing/historytest"
 	"github.com/everynode/everynode/internal/uninstall"
 )
 

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/manager/fakeapi"
+	"github.com/everynode/everynode/internal/testing/fakeapi"
 )
 
 // What users and the other controllers of a cluster do.

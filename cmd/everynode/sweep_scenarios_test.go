@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/manager/fakeapi"
+	"github.com/everynode/everynode/internal/testing/fakeapi"
 	"github.com/everynode/everynode/internal/uninstall"
 )
 

@@ -23,7 +23,7 @@ import (
 	ctrl "sigs.k8s.io/controller-runtime"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/manager/fakeapi"
+	"github.com/everynode/everynode/internal/testing/fakeapi"
 )
 
 // edits are representative changes of each field of a NodeJob, by the path of the field.

@@ -10,7 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/testing/clitest"
 	"github.com/everynode/everynode/internal/ui/apply"
 )
 

@@ -11,7 +11,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/testing/clitest"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 

@@ -17,7 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/testing/clitest"
 )
 
 // managerServer is a planServer with a manager.

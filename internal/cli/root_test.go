@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/cli-runtime/pkg/genericiooptions"
 
-	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/testing/clitest"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
 

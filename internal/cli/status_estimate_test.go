@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/nodejob/record"
+	"github.com/everynode/everynode/internal/testing/clitest"
 )
 
 // TestTheNodesForAnEstimateAreReadOnceAMinute checks that a rollout that is followed does not read all nodes with each change.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/testing/clitest"
 )
 
 // local returns a dashboard of this API server, and what it prints.

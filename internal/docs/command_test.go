@@ -26,9 +26,9 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
-	"github.com/everynode/everynode/internal/cli/clitest"
 	"github.com/everynode/everynode/internal/cli/console"
-	"github.com/everynode/everynode/internal/plantest"
+	"github.com/everynode/everynode/internal/testing/clitest"
+	"github.com/everynode/everynode/internal/testing/plantest"
 )
 
 // apiServer is a stand-in for an API server, with the objects that the commands read.

@@ -17,7 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/task"
-	"github.com/everynode/everynode/internal/plantest"
+	"github.com/everynode/everynode/internal/testing/plantest"
 )
 
 var fiveNodes = []string{"node-1", "node-2", "node-3", "node-4", "node-5"}

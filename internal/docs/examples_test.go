@@ -12,7 +12,7 @@ import (
 	"regexp"
 	"testing"
 
-	"github.com/everynode/everynode/internal/plantest"
+	"github.com/everynode/everynode/internal/testing/plantest"
 )
 
 var update = flag.Bool("update", false, "write the examples into the documentation")

@@ -49,7 +49,7 @@ type planner struct {
 }
 
 var (
-	// worlds lists the mistakes that the exploration of all small worlds finds:
+	// worlds lists the mistakes that the exploration of all small worlds finds, each up to 1,000 states:
 	//
 	//	go test ./internal/mutants -v -timeout 5h -run TestEachMistakeInThePlannerIsFound -worlds
 	worlds = flag.Bool("worlds", false, "find the mistakes by exploring small worlds; those that are not found are skipped")
@@ -94,7 +94,7 @@ func (p planner) test(t *testing.T) {
 			t.Parallel()
 			tries := p.tries(name, known[p.pkg][name])
 			if *worlds {
-				tries = []try{{[]string{"-test.run=^TestExplore", "-test.failfast"}, brokenWorld}}
+				tries = []try{{[]string{"-test.run=^TestExplore", "-test.failfast", "-states=1000"}, brokenWorld}}
 			}
 			var outs []string
 			for _, try := range tries {

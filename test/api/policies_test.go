@@ -243,7 +243,8 @@ func (f *freshServer) runs(job *v1alpha1.NodeJob) {
 		if err := f.admin.Get(f.Ctx, client.ObjectKeyFromObject(job), live); err != nil {
 			return err
 		}
-		if live.Status.ControllerState.Authorization != nil && live.Status.ControllerState.Authorization.State == v1alpha1.AuthorizationUnconfirmed {
+		if live.Status.ControllerState.Authorization != nil &&
+			live.Status.ControllerState.Authorization.State == v1alpha1.AuthorizationUnconfirmed {
 			_ = f.admin.Patch(f.Ctx, live, mergePatch(`{"metadata":{"annotations":{"everynode.dev/retry":"1"}}}`))
 		}
 		var pods corev1.PodList

@@ -31,7 +31,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli"
-	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/testing/clitest"
 	"github.com/everynode/everynode/local/cleanup"
 	"github.com/everynode/everynode/local/prereq"
 	"github.com/everynode/everynode/test/browser/chromium"

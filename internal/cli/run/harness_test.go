@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/testing/clitest"
 )
 
 // jobServer is a fake API server with the NodeJob j that checks UIDs in preconditions.

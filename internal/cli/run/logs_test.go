@@ -14,7 +14,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
-	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/testing/clitest"
 )
 
 // TestLogsAreRetriedWhileTheAPIServerDoesNotRespond covers retries: an API server gets more of them than a kubelet.

@@ -8,7 +8,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/testing/clitest"
 )
 
 // TestARunWithoutAManagerSaysSoOnce checks that the message has the remedy, and is not repeated.

@@ -14,7 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/cli/clitest"
+	"github.com/everynode/everynode/internal/testing/clitest"
 )
 
 // mixedCluster is a fake API server with two Linux nodes and two Windows nodes.

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/explore"
+	"github.com/everynode/everynode/internal/testing/explore"
 )
 
 // What can happen in a small world.

@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/historytest"
+	"github.com/everynode/everynode/internal/testing/historytest"
 )
 
 // TestRandomHistories plays seeded histories of a cluster in which other tools and NodeJobs take nodes away and everything goes wrong,

@@ -53,7 +53,11 @@ func TestCheckMessageStaysUntilNextCheckEnds(t *testing.T) {
 	asked := t0.Add(-60 * time.Minute)
 	with := func(change func(*v1alpha1.FailedCheck)) func(*Input) {
 		return func(in *Input) {
-			before := v1alpha1.FailedCheck{Node: "n1", RequestedAt: metav1.NewTime(asked), Message: "release.check failed (exit code 3): 2 volumes"}
+			before := v1alpha1.FailedCheck{
+				Node:        "n1",
+				RequestedAt: metav1.NewTime(asked),
+				Message:     "release.check failed (exit code 3): 2 volumes",
+			}
 			change(&before)
 			in.Guard.Status.ControllerState.FailedChecks = []v1alpha1.FailedCheck{before}
 		}
@@ -76,7 +80,10 @@ func TestCheckMessageStaysUntilNextCheckEnds(t *testing.T) {
 		if held := p.Status.Waiting; len(held) != 1 || held[0].Message != tt.want {
 			t.Errorf("%s: %+v, want %s", name, held, tt.want)
 		}
-		kept := slices.ContainsFunc(p.Status.ControllerState.FailedChecks, func(f v1alpha1.FailedCheck) bool { return f.Node == "n1" && f.RequestedAt.Time.Equal(asked) })
+		kept := slices.ContainsFunc(
+			p.Status.ControllerState.FailedChecks,
+			func(f v1alpha1.FailedCheck) bool { return f.Node == "n1" && f.RequestedAt.Time.Equal(asked) },
+		)
 		if kept != strings.HasPrefix(tt.want, said) {
 			t.Errorf("%s: the memory is %+v", name, p.Status.ControllerState.FailedChecks)
 		}

@@ -6,7 +6,7 @@ package guard
 import (
 	"fmt"
 
-	"github.com/everynode/everynode/internal/explore"
+	"github.com/everynode/everynode/internal/testing/explore"
 )
 
 // What can happen in a small world.

@@ -10,7 +10,7 @@ import (
 	"testing"
 	"time"
 
-	"github.com/everynode/everynode/internal/plantest"
+	"github.com/everynode/everynode/internal/testing/plantest"
 )
 
 var update = flag.Bool("update", false, "write the stories in testdata")

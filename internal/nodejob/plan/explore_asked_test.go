@@ -15,10 +15,10 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/explore"
-	"github.com/everynode/everynode/internal/historytest"
 	"github.com/everynode/everynode/internal/nodejob/plan"
-	"github.com/everynode/everynode/internal/plantest"
+	"github.com/everynode/everynode/internal/testing/explore"
+	"github.com/everynode/everynode/internal/testing/historytest"
+	"github.com/everynode/everynode/internal/testing/plantest"
 )
 
 // TestExploreQuestions visits all states of small worlds of NodeJobs that ask nodes, with the rules of their random histories after each

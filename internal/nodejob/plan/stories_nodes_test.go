@@ -7,7 +7,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/internal/nodejob/task"
-	"github.com/everynode/everynode/internal/plantest"
+	"github.com/everynode/everynode/internal/testing/plantest"
 )
 
 // nodeStories show maintenance of nodes before and after the task.

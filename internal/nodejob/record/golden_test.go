@@ -20,7 +20,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/plantest"
+	"github.com/everynode/everynode/internal/testing/plantest"
 )
 
 var update = flag.Bool("update", false, "write the golden records of the version that is not released yet")

@@ -17,7 +17,7 @@ import (
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
-	"github.com/everynode/everynode/internal/plantest"
+	"github.com/everynode/everynode/internal/testing/plantest"
 )
 
 // situation is a state in which the manager, or the command line, leaves node-1.
