@@ -78,8 +78,17 @@ const summaryLines = 40
 
 // failures returns the failed tests in an output of go test, each with its first lines.
 func failures(output string) string {
-	var failed []string
-	lines := map[string][]string{}
+	failed, lines := logged(output)
+	var summary strings.Builder
+	for _, name := range failed {
+		summary.WriteString("\nfailed: " + name + "\n" + strings.Join(lines[name], ""))
+	}
+	return summary.String()
+}
+
+// logged are the tests that have failed, and the first lines that each test has logged.
+func logged(output string) (failed []string, lines map[string][]string) {
+	lines = map[string][]string{}
 	current := ""
 	for line := range strings.Lines(output) {
 		kind, name, _ := strings.Cut(strings.TrimSpace(line), ": ")
@@ -96,11 +105,7 @@ func failures(output string) string {
 			lines[current] = append(lines[current], line)
 		}
 	}
-	var summary strings.Builder
-	for _, name := range failed {
-		summary.WriteString("\nfailed: " + name + "\n" + strings.Join(lines[name], ""))
-	}
-	return summary.String()
+	return failed, lines
 }
 
 // divide deals the tests out: neighbors, which are of one file and often alike, go to different shards. If there are several shards, the
@@ -162,7 +167,7 @@ func (s *shard) run(below string) {
 	copied.Wait()
 }
 
-// copy keeps the output, and prints the lines that end a test.
+// copy keeps the output, and prints the lines that end a test, and what a test that fails has logged.
 func (s *shard) copy(from io.Reader) {
 	reader := bufio.NewReader(from)
 	for {
@@ -170,6 +175,11 @@ func (s *shard) copy(from io.Reader) {
 		s.output.WriteString(line)
 		if strings.HasPrefix(line, "--- ") {
 			fmt.Print(line)
+		}
+		if name, failed := strings.CutPrefix(line, "--- FAIL: "); failed {
+			name, _, _ = strings.Cut(name, " (")
+			_, lines := logged(s.output.String())
+			fmt.Print(strings.Join(lines[name], ""))
 		}
 		if err != nil {
 			return

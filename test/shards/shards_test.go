@@ -67,6 +67,9 @@ func TestAFailedShardFailsAllAndIsPrintedLast(t *testing.T) {
 		if err == nil || !strings.HasSuffix(strings.TrimSpace(outputs), "FAIL") || !strings.Contains(outputs, "this part is bad") {
 			t.Errorf("%v:\n%s", err, out)
 		}
+		if live := out[:strings.LastIndex(out, "has ended")]; verbose == "-test.v" && !strings.Contains(live, "this part is bad") {
+			t.Errorf("what has failed is not printed at once:\n%s", out)
+		}
 		if !strings.Contains(outputs, "PASS") {
 			t.Errorf("the other shard did not pass:\n%s", out)
 		}
