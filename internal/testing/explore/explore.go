@@ -113,7 +113,7 @@ type explorer[S any] struct {
 func Explore[S any](first *S, m Model[S], b Bounds) Result {
 	e := &explorer[S]{
 		Model: m, bounds: b, first: m.Clone(first), seed: maphash.MakeSeed(), known: map[uint64]struct{}{},
-		queues: make([][]waiting[S], b.Faults+1), began: time.Now(), //nolint:forbidigo // how long it takes
+		queues: make([][]waiting[S], b.Faults+1), began: time.Now(),
 	}
 	e.came = append(e.came, arrival{from: -1})
 	e.known[e.hash(first)] = struct{}{}
@@ -131,7 +131,7 @@ func Explore[S any](first *S, m Model[S], b Bounds) Result {
 			e.bound()
 		}
 	}
-	e.result.States, e.result.Took = len(e.came), time.Since(e.began) //nolint:forbidigo // how long it took
+	e.result.States, e.result.Took = len(e.came), time.Since(e.began)
 	e.measure()
 	return e.result
 }
@@ -158,7 +158,7 @@ func (e *explorer[S]) reached() string {
 		return "violations"
 	case b.States > 0 && len(e.came) >= b.States:
 		return "states"
-	case b.For > 0 && time.Since(e.began) > b.For: //nolint:forbidigo // how long it takes
+	case b.For > 0 && time.Since(e.began) > b.For:
 		return "time"
 	case b.Memory > 0 && e.result.Memory > b.Memory:
 		return "memory"
