@@ -131,6 +131,7 @@ bench-go: ## Measure the planners, a pass of the controller, and the command lin
 .PHONY: generate
 generate: $(CONTROLLER_GEN) $(CRD_REF_DOCS) ## Regenerate deepcopy code, apply configurations, the CRDs, JSON schemas and references, the manager's role, the PrometheusRule, and the chart's copies of manifests.
 	$(CONTROLLER_GEN) object crd:generateEmbeddedObjectMeta=true paths=./api/... output:crd:dir=config/crd
+	rm -rf api/applyconfiguration/api # also what belongs to types that are gone
 	$(CONTROLLER_GEN) applyconfiguration paths=./api/v1alpha1/...
 	for kind in nodejobs nodeguards nodedisruptionbudgets; do \
 		go -C tools run ./crdfinish -misplaced ../internal/cli/misplaced.yaml -schemas ../config/schemas ../config/crd/everynode.dev_$$kind.yaml template || exit 1; done
