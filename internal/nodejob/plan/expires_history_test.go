@@ -6,9 +6,7 @@ package plan_test
 import (
 	"encoding/json"
 	"fmt"
-	"maps"
 	"math/rand"
-	"slices"
 	"testing"
 	"time"
 
@@ -274,8 +272,8 @@ func playEvents(c *plantest.Cluster, random *rand.Rand, seconds int, event, chec
 
 // interrupt interrupts the pods that run on a node, and reports whether there were any.
 func interrupt(c *plantest.Cluster, node string) (found bool) {
-	for _, name := range slices.Sorted(maps.Keys(c.Pods)) {
-		if pod := c.Pods[name]; pod.Spec.NodeName == node && pod.Status.Phase == corev1.PodRunning {
+	for _, name := range c.Running() {
+		if pod := c.Pods[name]; pod.Spec.NodeName == node {
 			c.Interrupt(pod)
 			found = true
 		}

@@ -166,7 +166,7 @@ func (c *Cluster) ChangeSpec(change func(*v1alpha1.NodeJobSpec)) {
 // Create is the first event of each simulation.
 func (c *Cluster) Create() {
 	c.t.Helper()
-	nodes := slices.Sorted(maps.Keys(c.Nodes))
+	nodes := c.NodeNames()
 	last := len(nodes) - 1
 	c.Happens(fmt.Sprintf("The cluster has the nodes %s and %s. A user creates the NodeJob.", strings.Join(nodes[:last], ", "), nodes[last]), func() {})
 }

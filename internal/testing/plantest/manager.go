@@ -35,7 +35,7 @@ func (c *Cluster) Input() plan.Input {
 		c.t.Fatal(err)
 	}
 	in := plan.Input{Job: c.Job, Now: c.Now, Obstacle: obstacle, Revision: c.Job.Status.Revision, Digest: c.Job.Status.RevisionDigest, Drains: map[types.UID][]plan.DrainPod{}}
-	for _, name := range slices.Sorted(maps.Keys(c.Nodes)) {
+	for _, name := range c.NodeNames() {
 		node := c.Nodes[name]
 		view := observe.Node(node)
 		view.Published = record.ReadPublished(node.Annotations)
