@@ -14,6 +14,7 @@ import (
 	"flag"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"os/exec"
 	"slices"
@@ -167,7 +168,7 @@ func (s *shard) run(below string) {
 	copied.Wait()
 }
 
-// copy keeps the output, and prints the lines that end a test, and what a test that fails has logged.
+// copy keeps the output, and prints the lines that end a test, and what a test that fails and its parts have logged.
 func (s *shard) copy(from io.Reader) {
 	reader := bufio.NewReader(from)
 	for {
@@ -179,7 +180,11 @@ func (s *shard) copy(from io.Reader) {
 		if name, failed := strings.CutPrefix(line, "--- FAIL: "); failed {
 			name, _, _ = strings.Cut(name, " (")
 			_, lines := logged(s.output.String())
-			fmt.Print(strings.Join(lines[name], ""))
+			for _, logger := range slices.Sorted(maps.Keys(lines)) {
+				if logger == name || strings.HasPrefix(logger, name+"/") {
+					fmt.Print(strings.Join(lines[logger], ""))
+				}
+			}
 		}
 		if err != nil {
 			return
