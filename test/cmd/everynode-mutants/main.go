@@ -3,7 +3,7 @@
 
 // Everynode-mutants changes each decision of a package, one at a time, and lists the changes that no test of the package, or of the
 // packages named after it, finds. All of them are compiled into one test program for each package with tests, so each costs only the
-// time of the tests: first all but the random histories and the stories, then random histories.
+// time of the tests: first all but the random histories, the stories and the explored worlds, then random histories, and then the worlds.
 package main
 
 import (
@@ -32,12 +32,13 @@ var accepted string
 const (
 	unjudged = "not yet judged"
 	// histories are the tests that are not tables.
-	histories = "^Test(RandomHistories|Histories.*|Stories)$"
+	histories = "^Test(RandomHistories|Histories.*|Stories|Explore.*)$"
 )
 
 var (
 	root  = flag.String("root", ".", "the folder of the repository")
 	count = flag.Int("histories", 1500, "how many random histories to play for a mutant that no table finds; none if 0")
+	small = flag.Int("states", 1000, "how many states of each small world to explore for a mutant that nothing else finds; none if 0")
 	run   = flag.String("run", "", "a regular expression of the mutants to test, which are named as in accepted.txt")
 	all   = flag.Bool("all", false, "test also the accepted mutants, and list those that are found now")
 )
@@ -81,6 +82,7 @@ type program struct {
 type suite struct {
 	dir, path string
 	args      []string
+	worlds    bool
 	limit     time.Duration
 	reached   map[string]bool
 }
@@ -114,6 +116,9 @@ func testPackage(pkg string, why map[string]string) ([]string, error) {
 		wg.Go(func() {
 			defer func() { <-slots }()
 			by, reached := p.test(id)
+			if by < len(p.suites) && p.suites[by].worlds {
+				fmt.Fprintf(os.Stderr, "%s: only a small world finds it\n", m.key)
+			}
 			r.tested(m, by, reached)
 		})
 	}
@@ -245,15 +250,23 @@ func (p *program) addSuites(dir, path, tmp string) error {
 	}
 	slow := "^(" + strings.Join(names, "|") + ")$"
 	lists := [][]string{{"-test.skip=" + slow + "|" + histories, "-test.failfast"}, {"-test.run=" + slow, "-test.skip=" + histories, "-test.failfast"}}
-	if out, err := (&suite{dir: dir, path: path}).run(context.Background(), "", "-test.list=^TestRandomHistories$"); err == nil && *count > 0 && strings.Contains(out, "TestRandomHistories") {
+	has, err := (&suite{dir: dir, path: path}).run(context.Background(), "", "-test.list=^Test(RandomHistories|Explore)$")
+	if err != nil {
+		return fmt.Errorf("listing the tests: %w\n%s", err, has)
+	}
+	if *count > 0 && strings.Contains(has, "TestRandomHistories") {
 		lists = append(lists, []string{"-test.run=^TestRandomHistories$", fmt.Sprintf("-histories=%d", *count)})
 	}
-	for _, args := range lists {
+	worlds := len(lists)
+	if *small > 0 && strings.Contains(has, "TestExplore") {
+		lists = append(lists, []string{"-test.run=^TestExplore", "-test.failfast", fmt.Sprintf("-states=%d", *small)})
+	}
+	for i, args := range lists {
 		file, started := filepath.Join(tmp, "reached"), time.Now()
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			return err
 		}
-		su := &suite{dir: dir, path: path, args: args, reached: map[string]bool{}}
+		su := &suite{dir: dir, path: path, args: args, worlds: i >= worlds, reached: map[string]bool{}}
 		if out, err := su.run(context.Background(), "EVERYNODE_REACHED="+file, args...); err != nil {
 			return fmt.Errorf("testing without a mutant: %w\n%s", err, out)
 		}
