@@ -9,6 +9,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/testing/fakeapi"
 )
@@ -30,14 +31,19 @@ func (h *history) beginDrain(node *corev1.Node) {
 
 // goDrain has a tool drain and maintain a node, while other things happen.
 func (h *history) goDrain(node *corev1.Node, givesUp time.Time) {
+	h.goes("the drain of "+node.Name, node.UID, func() { h.drain(node, givesUp) })
+}
+
+// goes has something happen while other things do. The history does not end before it.
+func (h *history) goes(what string, id types.UID, do func()) {
 	h.mu.Lock()
-	h.drains[node.UID] = "the drain of " + node.Name
+	h.drains[id] = what
 	h.mu.Unlock()
 	go func() {
-		h.drain(node, givesUp)
+		do()
 		h.mu.Lock()
 		defer h.mu.Unlock()
-		delete(h.drains, node.UID)
+		delete(h.drains, id)
 	}()
 }
 

@@ -29,6 +29,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodejob/record"
@@ -77,6 +78,9 @@ const interrupted fakeapi.Fault = "the watches are interrupted at"
 
 func (m meets) String() string { return fmt.Sprintf("%s %d", m.fault, m.at) }
 
+// isOfWrite reports whether a write of the manager meets the fault. Otherwise something happens at a change.
+func (m meets) isOfWrite() bool { return slices.Contains(fakeapi.Faults, m.fault) }
+
 // every is how many faults there are for each that is played. make test sets it in the environment, because go test's cache ignores flags.
 func every() int {
 	if n, err := strconv.Atoi(os.Getenv("EVERYNODE_STRIDE")); *stride == 0 && err == nil && n > 0 {
@@ -94,42 +98,59 @@ func roll(n int, text string) int {
 
 // sweepAll plays a scenario with its faults, or with some of them.
 func sweepAll(t *testing.T, s scenario) {
-	calm := playSweep(t, s, meets{}, "")
+	calm := playSweep(t, s, nil, "")
 	if calm.broken != "" {
 		t.Fatalf("without faults: %s\n%s", calm.broken, strings.Join(calm.lines, "\n"))
 	}
-	var all []meets
-	for at := range calm.writes {
-		for _, f := range fakeapi.Faults {
-			all = append(all, meets{f, at + 1})
+	all := append(writeFaults(calm), changesMeet(calm, interrupted)...)
+	var chosen [][]meets
+	for _, m := range all {
+		if *onlyFault == "" && roll(every(), m.String()) == 0 || m.String() == *onlyFault {
+			chosen = append(chosen, []meets{m})
 		}
 	}
-	for at := calm.began; at <= calm.ended; at++ {
-		all = append(all, meets{interrupted, at})
-	}
-	chosen := slices.DeleteFunc(all, func(m meets) bool {
-		return *onlyFault == "" && roll(every(), m.String()) != 0 || *onlyFault != "" && m.String() != *onlyFault
-	})
 	t.Logf("%d writes, %d changes; %d faults are played", len(calm.writes), calm.ended-calm.began, len(chosen))
 	t.Logf("the final state:\n%s", calm.final)
 	playFaults(t, s, chosen, calm)
 }
 
-// playFaults plays a scenario with each of the faults, on all processors.
-func playFaults(t *testing.T, s scenario, faults []meets, calm *sweep) {
-	onAllProcessors(faults, func(m meets) {
-		w := playSweep(t, s, m, calm.final)
+// writeFaults are all faults at each write of a play.
+func writeFaults(calm *sweep) (all []meets) {
+	for at := range calm.writes {
+		for _, f := range fakeapi.Faults {
+			all = append(all, meets{f, at + 1})
+		}
+	}
+	return all
+}
+
+// changesMeet is what happens at each change of a play.
+func changesMeet(calm *sweep, what fakeapi.Fault) (all []meets) {
+	for at := calm.began; at <= calm.ended; at++ {
+		all = append(all, meets{what, at})
+	}
+	return all
+}
+
+// playFaults plays a scenario with each of the faults, or combinations of them, on all processors.
+func playFaults(t *testing.T, s scenario, faults [][]meets, calm *sweep) {
+	onAllProcessors(faults, func(all []meets) {
+		w := playSweep(t, s, all, calm.final)
 		if *onlyFault != "" {
 			t.Log(strings.Join(w.lines, "\n"))
 		}
 		if w.broken == "" {
 			return
 		}
-		what := ""
-		if m.fault != interrupted && m.at <= len(w.writes) {
-			what = " (" + w.writes[m.at-1] + ")"
+		var names []string
+		for _, m := range all {
+			name := m.String()
+			if m.isOfWrite() && m.at <= len(w.writes) {
+				name += " (" + w.writes[m.at-1] + ")"
+			}
+			names = append(names, name)
 		}
-		t.Errorf("%s%s: %s", m, what, w.broken)
+		t.Errorf("%s: %s", strings.Join(names, ", "), w.broken)
 	})
 }
 
@@ -171,8 +192,8 @@ const (
 	longest = 6 * time.Hour
 )
 
-// playSweep plays a scenario until its state is want. If want is "", it plays it until nothing happens any more.
-func playSweep(t *testing.T, s scenario, m meets, want string) (w *sweep) {
+// playSweep plays a scenario with some faults until its state is want. If want is "", it plays it until nothing happens any more.
+func playSweep(t *testing.T, s scenario, faults []meets, want string) (w *sweep) {
 	t.Helper()
 	synctest.Test(t, func(t *testing.T) {
 		w = &sweep{
@@ -193,25 +214,45 @@ func playSweep(t *testing.T, s scenario, m meets, want string) (w *sweep) {
 			w.end()
 		}()
 		w.began = w.api.Version() + 1
-		w.api.Meets = func(what string) fakeapi.Fault {
-			w.writes = append(w.writes, what)
-			if m.fault == interrupted || len(w.writes) != m.at {
-				return fakeapi.NoFault
-			}
-			w.say("%s %s", m, what)
-			if m.fault.Kills() {
-				w.died <- struct{}{}
-			}
-			return m.fault
-		}
-		if m.fault == interrupted {
-			w.api.Interrupts = m.at
-		}
+		w.meets(faults)
 		s.play(w)
 		w.rest(want)
 		w.ended = w.api.Version()
 	})
 	return w
+}
+
+// meets has the faults happen when their writes and changes do.
+func (w *sweep) meets(faults []meets) {
+	w.api.Meets = func(what string) fakeapi.Fault {
+		w.writes = append(w.writes, what)
+		for _, m := range faults {
+			if m.isOfWrite() && len(w.writes) == m.at {
+				w.say("%s %s", m, what)
+				if m.fault.Kills() {
+					w.died <- struct{}{}
+				}
+				return m.fault
+			}
+		}
+		return fakeapi.NoFault
+	}
+	changes := w.api.Version()
+	w.api.Stored = func(before, after client.Object) {
+		w.stored(before, after)
+		changes++
+		for _, m := range faults {
+			if do := others[m.fault]; do != nil && changes == m.at {
+				w.say("%s", m)
+				w.goes(m.String(), types.UID(m.fault), func() { do(w) })
+			}
+		}
+	}
+	for _, m := range faults {
+		if m.fault == interrupted {
+			w.api.Interrupts = m.at
+		}
+	}
 }
 
 // prepare creates what each scenario begins with.

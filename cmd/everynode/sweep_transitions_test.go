@@ -347,7 +347,7 @@ func (f *fresh) of(t *testing.T, name string, fails bool, change func(*v1alpha1.
 	key := fmt.Sprint(name, fails)
 	if f.known[key] == nil {
 		f.known[key] = sync.OnceValue(func() *sweep {
-			return playSweep(t, scenario{nodes: 3, fails: failing(fails), play: func(w *sweep) { w.applyBase(change) }}, meets{}, "")
+			return playSweep(t, scenario{nodes: 3, fails: failing(fails), play: func(w *sweep) { w.applyBase(change) }}, nil, "")
 		})
 	}
 	play := f.known[key]
@@ -400,7 +400,7 @@ func playTransition(t *testing.T, c transition, known *fresh) {
 		w.editJob("job", func(j *v1alpha1.NodeJob) { j.Spec = before })
 		w.rest("")
 		back = w.shape()
-	}}, meets{}, "")
+	}}, nil, "")
 	if *onlyFault != "" {
 		t.Log(strings.Join(played.lines, "\n"))
 	}
