@@ -204,7 +204,7 @@ func (o *observed) nodeJob(job *v1alpha1.NodeJob, i int, withDrains drains) node
 	v.Offers = offersOfNode(job, o.flag, &o.Nodes[i], e.State.State)
 	if lines := e.Lines(); len(lines) > 2 { // the sentence and an empty line come first
 		v.Rows = rowsOf(lines[2:])
-		v.Rows[len(v.Rows)-1].Spans = o.spansOf(e.NextParts()) // with commands to copy
+		v.Rows[len(v.Rows)-1].Spans = o.spansOf(e.Next()) // with commands to copy
 	}
 	slices.SortFunc(e.Pods, func(a, b plan.Pod) int { return b.Created.Compare(a.Created) })
 	for k := range e.Pods {

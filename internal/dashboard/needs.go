@@ -97,7 +97,7 @@ func (o *observed) inContext(command string) string {
 const commandTone = "command"
 
 // spansOf converts prose with commands. What separates the commands in a sentence is not shown.
-func (o *observed) spansOf(parts []view.Part) []span {
+func (o *observed) spansOf(parts view.Said) []span {
 	spans := make([]span, 0, len(parts))
 	for _, p := range parts {
 		if p.IsCommand {

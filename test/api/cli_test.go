@@ -122,7 +122,7 @@ Last      attempt 1 succeeded at TIME (AGO) after SPAN, exit code 0
           | fine\x1b[2J
 Results   kernel=6.1
 Published label example.com/kernel=6.1
-Next      it runs again after a change of the task, or kubectl everynode -n NAMESPACE rerun works reading-2
+Next      it runs again after a change of the task, or kubectl everynode rerun works reading-2 -n NAMESPACE
 `,
 			"",
 		},
@@ -132,7 +132,7 @@ Next      it runs again after a change of the task, or kubectl everynode -n NAME
 			`NAMESPACE/fails has not run on reading-2 yet: the rollout has stopped: 1 node failed, and rollout.maxFailures allows 0.
 
 State     Waiting, MaxFailuresExceeded, step canary
-Next      fix the task, or retry all failed nodes: kubectl everynode -n NAMESPACE retry fails --failed; or raise spec.rollout.maxFailures
+Next      fix the task, or retry all failed nodes: kubectl everynode retry fails -n NAMESPACE --failed; or raise spec.rollout.maxFailures
 `,
 			"",
 		},

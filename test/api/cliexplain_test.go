@@ -126,7 +126,7 @@ func TestARecordThatTheManagerHasNotWrittenIsNamed(t *testing.T) {
 
 State     Waiting, Suspended, step all
 Altered   the record on the node was changed by something other than the manager, and is ignored: annotation NAMESPACE.everynode.dev/forged
-Next      it can run after: kubectl everynode -n NAMESPACE resume forged
+Next      it can run after: kubectl everynode resume forged -n NAMESPACE
 `,
 			"",
 		},

@@ -36,7 +36,7 @@ Before    attempt 1 failed at TIME (AGO) after SPAN, exit code 7 (TaskFailed)
 Last      attempt 2 failed at TIME (AGO) after SPAN, exit code 7 (TaskFailed)
           | no space
           | the 2. time
-Next      retry it: kubectl everynode -n NAMESPACE retry twice earlier-1; or leave the node out: kubectl everynode -n NAMESPACE skip twice earlier-1
+Next      retry it: kubectl everynode retry twice earlier-1 -n NAMESPACE; or leave the node out: kubectl everynode skip twice earlier-1 -n NAMESPACE
 `
 	got := w.everynode(w.viewer(), "explain", "twice", "earlier-1")
 	got.out = timeless(got.out)

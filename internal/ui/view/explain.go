@@ -110,7 +110,7 @@ func (e Explain) Lines() []text.Line {
 	if missing := e.unreported(); len(missing) > 0 {
 		lines = append(lines, text.Wrap(label("Missing"), text.Warn, "the task has not reported what spec.publish names: "+strings.Join(missing, ", "), e.Width)...)
 	}
-	return append(lines, text.Wrap(label("Next"), text.Plain, e.Next(), e.Width)...)
+	return append(lines, text.Wrap(label("Next"), text.Plain, e.Next().String(), e.Width)...)
 }
 
 // unreported lists the results that a success should have published and that the task did not report. This may be
@@ -578,3 +578,9 @@ func (e Explain) published() []string {
 	}
 	return published
 }
+
+// maxWhy limits what Why returns, in characters.
+const maxWhy = 200
+
+// Why describes the reason of the state in at most 200 characters, as one line without control characters.
+func (e Explain) Why() string { return cutText(e.why(), maxWhy) }

@@ -21,8 +21,9 @@ type BudgetUser struct {
 	Node string
 	// Why is the reason why the node is unavailable.
 	Why string
-	// Remedy is a command that helps; "" if the node becomes available without one.
+	// Remedy is a command that helps; "" if the node becomes available without one. When says when it does; "" for now.
 	Remedy string
+	When   string
 }
 
 // Limits for the nodes that are named as users of maxUnavailable.
@@ -60,34 +61,35 @@ func budgetUser(job *v1alpha1.NodeJob, node *plan.Node, state *plan.NodeState) B
 	case !node.Unschedulable:
 		u.Why = "this NodeJob is at work there: " + words(state.Reason)
 	case len(node.CordonedBy) == 0:
-		u.Why, u.Remedy = "it is cordoned, and not by Everynode", uncordon(node)
+		u.Why, u.Remedy, u.When = "it is cordoned, and not by Everynode", uncordon(node), whenOver
 	default:
-		u.Why, u.Remedy = cordonedFor(job, node, state)
+		u.Why, u.Remedy, u.When = cordonedFor(job, node, state)
 	}
 	return u
 }
 
 // cordonedFor returns the NodeJob for which Everynode has cordoned a node.
-func cordonedFor(job *v1alpha1.NodeJob, node *plan.Node, state *plan.NodeState) (why, remedy string) {
+func cordonedFor(job *v1alpha1.NodeJob, node *plan.Node, state *plan.NodeState) (why, remedy, when string) {
 	if !slices.Contains(node.CordonedBy, v1alpha1.RecordKey(job.Namespace, job.Name)) {
 		namespace, name, ok := jobOf(node.CordonedBy[0])
 		if !ok {
-			return "it is cordoned, and its annotation " + v1alpha1.CordonedAnnotation + " names no NodeJob", uncordon(node)
+			return "it is cordoned, and its annotation " + v1alpha1.CordonedAnnotation + " names no NodeJob", uncordon(node), whenOver
 		}
-		return "it is cordoned for NodeJob " + namespace + "/" + name, explainCommand(namespace, name, node.Name)
+		return "it is cordoned for NodeJob " + namespace + "/" + name, explainCommand(namespace, name, node.Name), ""
 	}
 	switch {
 	case state.State == plan.Failed:
-		return "it is cordoned since this NodeJob failed there", Explain{Job: job, Node: node}.onNode(plan.VerbRetry)
+		return "it is cordoned since this NodeJob failed there", Explain{Job: job, Node: node}.onNode(plan.VerbRetry), ""
 	case state.Reason == v1alpha1.ReasonBackingOff || state.Reason == v1alpha1.ReasonPodTerminating:
-		return "it stays cordoned until this NodeJob's next attempt there", ""
+		return "it stays cordoned until this NodeJob's next attempt there", "", ""
 	}
-	return "it is cordoned since this NodeJob failed there earlier", "kubectl uncordon " + node.Name
+	return "it is cordoned since this NodeJob failed there earlier", uncordon(node), ""
 }
 
-func uncordon(node *plan.Node) string {
-	return "kubectl uncordon " + node.Name + ", when its maintenance is over"
-}
+// whenOver is when a node that something else has cordoned may be uncordoned.
+const whenOver = "when its maintenance is over"
+
+func uncordon(node *plan.Node) string { return "kubectl uncordon " + node.Name }
 
 // jobOf returns the NodeJob of a record key. ok is false if the key is not valid. A node may have any text as a key,
 // and the result becomes part of a command that users copy.
@@ -131,15 +133,21 @@ func (e Explain) budget() []text.Line {
 }
 
 // makeRoom describes how the nodes that use maxUnavailable become available.
-func (e Explain) makeRoom() string {
-	var remedies []string
+func (e Explain) makeRoom() Said {
+	said := prose("it starts automatically when fewer nodes are unavailable")
+	remedies := 0
 	for _, u := range e.Budget {
-		if u.Remedy != "" && len(remedies) < maxBudgetRemedies {
-			remedies = append(remedies, u.Remedy)
+		if u.Remedy == "" || remedies == maxBudgetRemedies {
+			continue
 		}
+		said = said.prose([]string{". What may help: ", "; "}[min(remedies, 1)]).command(u.Remedy)
+		if u.When != "" {
+			said = said.prose(", " + u.When)
+		}
+		remedies++
 	}
-	if len(remedies) == 0 {
-		return "no action needed: it starts automatically when fewer nodes are unavailable"
+	if remedies == 0 {
+		return prose("no action needed: it starts automatically when fewer nodes are unavailable")
 	}
-	return "it starts automatically when fewer nodes are unavailable. What may help: " + strings.Join(remedies, "; ") + "; a higher spec.maintenance.maxUnavailable"
+	return said.prose("; a higher spec.maintenance.maxUnavailable")
 }

@@ -73,7 +73,7 @@ func TestNextOfABlockedDrain(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if got := drainedNode(tt.pods...).Next(); got != tt.want {
+			if got := drainedNode(tt.pods...).Next().String(); got != tt.want {
 				t.Errorf("got %q, want %q", got, tt.want)
 			}
 		})
@@ -82,7 +82,7 @@ func TestNextOfABlockedDrain(t *testing.T) {
 		e := drainedNodeBlockedFor(time.Second, web("web-0", budgetOfWeb))
 		const next = "the eviction is retried automatically until 12:31:00 UTC (in 60s). If it stays blocked, " +
 			"relax the budget shop/web, or delete the pod shop/web-0; else it fails at 12:31:00 UTC"
-		if got := e.Next(); got != next {
+		if got := e.Next().String(); got != next {
 			t.Errorf("got %q, want %q", got, next)
 		}
 		const why = "1 pod is not evicted yet; shop/web-0: " + budgetOfWeb + ", until 12:31:00 UTC"
@@ -121,7 +121,7 @@ func TestRemedyOfADrainThatTimedOut(t *testing.T) {
 		Reason:     v1alpha1.ReasonDrainTimedOut,
 		FinishedAt: now,
 	}
-	if got := e.Next(); !strings.HasPrefix(got, want+" retry it: kubectl everynode -n node-setup retry") {
+	if got := e.Next(); !strings.HasPrefix(got.String(), want+" retry it: kubectl everynode retry somaxconn node-1 -n node-setup") {
 		t.Errorf("next: %q", got)
 	}
 }

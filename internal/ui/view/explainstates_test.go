@@ -81,7 +81,7 @@ func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
 			func(n *plan.Node) { n.Unschedulable, n.CordonedBy = true, []string{"other.everynode.dev/kernel"} },
 			false,
 			cordoned + "node-2 (it is cordoned for NodeJob other/kernel).",
-			makeRoom + "kubectl everynode -n other explain kernel node-2" + raise,
+			makeRoom + "kubectl everynode explain kernel node-2 -n other" + raise,
 		},
 		"cordoned for an invalid NodeJob": {
 			func(n *plan.Node) { n.Unschedulable, n.CordonedBy = true, []string{"x.everynode.dev/$(reboot)"} },
@@ -96,7 +96,7 @@ func TestWhoUsesMaxUnavailableIsNamed(t *testing.T) {
 			},
 			false,
 			cordoned + "node-2 (it is cordoned since this NodeJob failed there).",
-			makeRoom + "kubectl everynode -n node-setup retry somaxconn node-2" + raise,
+			makeRoom + "kubectl everynode retry somaxconn node-2 -n node-setup" + raise,
 		},
 		"at work": {
 			func(*plan.Node) {}, true,
@@ -143,11 +143,12 @@ func TestWhatANodeWaitsFor(t *testing.T) {
 	if got := e.Sentence(); !strings.HasPrefix(got, want) {
 		t.Errorf("got %q, want %q", got, want)
 	}
-	if got := e.Next(); got != "it starts automatically when all budgets of the node allow it. To see when: kubectl everynode budgets" {
+	const next = "it starts automatically when all budgets of the node allow it. To see when: kubectl everynode budgets"
+	if got := e.Next().String(); got != next {
 		t.Errorf("next: %q", got)
 	}
 	e.State.Reason = v1alpha1.ReasonWindowTooShort
-	if got := e.Next(); got != "it does not start before one of these is changed" {
+	if got := e.Next().String(); got != "it does not start before one of these is changed" {
 		t.Errorf("next, with windows that are too short: %q", got)
 	}
 }
@@ -225,7 +226,7 @@ func TestNodeProblemsAreExplained(t *testing.T) {
 			&stuck,
 			nil,
 			"node-setup/somaxconn has failed on node-1: no progress for 3600 s (rollout.progressDeadlineSeconds): pod node-setup/x is not the NodeJob's. Delete it.",
-			"it runs automatically when that is fixed. To leave the node out: kubectl everynode -n node-setup skip somaxconn node-1",
+			"it runs automatically when that is fixed. To leave the node out: kubectl everynode skip somaxconn node-1 -n node-setup",
 		},
 		"an attempt that has ended": {
 			nil,
@@ -286,8 +287,8 @@ func takesRack(j *v1alpha1.NodeJob) {
 }
 
 func TestSentencesAboutANode(t *testing.T) {
-	const retry = "kubectl everynode -n node-setup retry somaxconn node-1"
-	const skip = "; or leave the node out: kubectl everynode -n node-setup skip somaxconn node-1"
+	const retry = "kubectl everynode retry somaxconn node-1 -n node-setup"
+	const skip = "; or leave the node out: kubectl everynode skip somaxconn node-1 -n node-setup"
 	exhausted := func(change func(*record.Record)) func(*plan.Node) {
 		return func(n *plan.Node) {
 			ran(n, func(r *record.Record) { failed(r, 4); change(r) })
@@ -305,7 +306,7 @@ func TestSentencesAboutANode(t *testing.T) {
 			nil,
 			func(n *plan.Node) { exhausted(func(*record.Record) {})(n); n.On.Label = revision },
 			"node-setup/somaxconn is done on node-1 by its label alone, without a success on record: the label was set by hand, as skip does.",
-			"it runs again after a change of the task, or kubectl everynode -n node-setup rerun somaxconn node-1",
+			"it runs again after a change of the task, or kubectl everynode rerun somaxconn node-1 -n node-setup",
 		},
 		"an altered record": {
 			nil,
@@ -320,7 +321,7 @@ func TestSentencesAboutANode(t *testing.T) {
 			nil,
 			func(n *plan.Node) { n.On = record.NodeRecord{Label: revision, Altered: true, Present: true} },
 			"node-setup/somaxconn is done on node-1 by its label alone: the record there was changed by something other than the manager, and is ignored.",
-			"it runs again after a change of the task, or kubectl everynode -n node-setup rerun somaxconn node-1",
+			"it runs again after a change of the task, or kubectl everynode rerun somaxconn node-1 -n node-setup",
 		},
 		"not on Linux": {
 			nil, func(n *plan.Node) { n.Labels[corev1.LabelOSStable] = "windows" },
@@ -331,7 +332,7 @@ func TestSentencesAboutANode(t *testing.T) {
 			func(j *v1alpha1.NodeJob) { j.Spec.Rerun.OnRevisionChange = new(false) },
 			func(n *plan.Node) { ran(n, func(r *record.Record) { r.Revision = "0ldc0de" }); n.On.Label = "0ldc0de" },
 			"node-setup/somaxconn has been done on node-1 since 12:21:00 UTC (9m ago), with the earlier revision 0ldc0de, which counts since spec.rerun.onRevisionChange is false.",
-			"it runs again after kubectl everynode -n node-setup rerun somaxconn node-1",
+			"it runs again after kubectl everynode rerun somaxconn node-1 -n node-setup",
 		},
 		"failed, and the rollback failed as well": {
 			rollsBack,
@@ -346,7 +347,7 @@ func TestSentencesAboutANode(t *testing.T) {
 				r.Reverted, r.Reason, r.Message = true, v1alpha1.ReasonReverted, "loaded\nthe node was not confirmed within 20s"
 			}),
 			"node-setup/somaxconn has failed on node-1 after 4 attempts, the last 9m ago: Reverted, exit code 3: the node was not confirmed within 20s; it was rolled back.",
-			"fix the task: it then runs again. A retry without that would cut nodes off again. Otherwise, leave the node out: kubectl everynode -n node-setup skip somaxconn node-1; or retry it: " + retry,
+			"fix the task: it then runs again. A retry without that would cut nodes off again. Otherwise, leave the node out: kubectl everynode skip somaxconn node-1 -n node-setup; or retry it: " + retry,
 		},
 		"failed, and is being rolled back": {
 			rollsBack,
@@ -379,13 +380,13 @@ func TestSentencesAboutANode(t *testing.T) {
 			func(j *v1alpha1.NodeJob) { takesRack(j); j.Spec.Rerun.OnNodeFieldChange = true },
 			func(n *plan.Node) { ran(n, func(*record.Record) {}); n.Labels["example.com/rack"] = "7" },
 			"node-setup/somaxconn has been done on node-1 since 12:21:00 UTC (9m ago).",
-			"it runs again after a change of the task, or a change of the values that task.env takes from the Node, or kubectl everynode -n node-setup rerun somaxconn node-1",
+			"it runs again after a change of the task, or a change of the values that task.env takes from the Node, or kubectl everynode rerun somaxconn node-1 -n node-setup",
 		},
 		"due by its schedule, and suspended": {
 			func(j *v1alpha1.NodeJob) { j.Spec.Rerun.PeriodSeconds, j.Spec.Suspend = 60, true },
 			func(n *plan.Node) { ran(n, func(*record.Record) {}) },
 			"node-setup/somaxconn waits to run again on node-1, where it succeeded 9m ago: spec.suspend is true.",
-			"it can run after: kubectl everynode -n node-setup resume somaxconn",
+			"it can run after: kubectl everynode resume somaxconn -n node-setup",
 		},
 		"not named, with a selector": {
 			func(j *v1alpha1.NodeJob) {
@@ -423,7 +424,7 @@ func TestSentencesAboutANode(t *testing.T) {
 			},
 			func(n *plan.Node) { ran(n, func(*record.Record) {}) },
 			"node-setup/somaxconn is being deleted (deletionPolicy Forget).",
-			"see how far the deletion is: kubectl everynode -n node-setup status somaxconn --watch",
+			"see how far the deletion is: kubectl everynode status somaxconn -n node-setup --watch",
 		},
 		"being deleted, with conditions from before": {
 			func(j *v1alpha1.NodeJob) {
@@ -436,7 +437,7 @@ func TestSentencesAboutANode(t *testing.T) {
 				}
 			}, nil,
 			"node-setup/somaxconn is being deleted (deletionPolicy Forget).",
-			"see how far the deletion is: kubectl everynode -n node-setup status somaxconn --watch",
+			"see how far the deletion is: kubectl everynode status somaxconn -n node-setup --watch",
 		},
 		"being rolled back for its deletion": {
 			func(j *v1alpha1.NodeJob) {
@@ -445,7 +446,7 @@ func TestSentencesAboutANode(t *testing.T) {
 			},
 			func(n *plan.Node) { ran(n, func(*record.Record) {}); n.Ready = corev1.ConditionUnknown },
 			"node-setup/somaxconn is being deleted (deletionPolicy Rollback); on node-1: the node is unreachable (Ready=Unknown).",
-			"see how far the deletion is: kubectl everynode -n node-setup status somaxconn --watch",
+			"see how far the deletion is: kubectl everynode status somaxconn -n node-setup --watch",
 		},
 		"waits for promotion to its step": {
 			func(j *v1alpha1.NodeJob) {
@@ -453,7 +454,7 @@ func TestSentencesAboutANode(t *testing.T) {
 				j.Spec.Rollout.PromoteTo = "canary"
 			}, func(n *plan.Node) { n.Created = before(time.Minute) },
 			"node-setup/somaxconn has not run on node-1 yet: it is in step all, and rollout.promoteTo is canary.",
-			"it can run after: kubectl everynode -n node-setup promote somaxconn --to all",
+			"it can run after: kubectl everynode promote somaxconn --to all -n node-setup",
 		},
 	}
 	for name, tt := range tests {

@@ -122,12 +122,12 @@ func TestWhatANodeJobNeedsAUserFor(t *testing.T) {
 // next returns what Next does, and checks that each command in it is apart from the prose.
 func next(t *testing.T, e Explain) string {
 	t.Helper()
-	for _, p := range e.NextParts() {
+	for _, p := range e.Next() {
 		if got := strings.ReplaceAll(p.Text, "kubectl describe pod shows", ""); strings.Contains(got, "kubectl") != p.IsCommand {
 			t.Errorf("a part of what comes next: %+v", p)
 		}
 	}
-	return e.Next()
+	return e.Next().String()
 }
 
 // TestTheNextCommandsAreApart checks the form of the commands, and that the name of a node in the text is no command.
@@ -138,11 +138,11 @@ func TestTheNextCommandsAreApart(t *testing.T) {
 		State: plan.NodeState{State: plan.Failed},
 		Now:   now,
 	}
-	want := []Part{
+	want := Said{
 		{"retry it: ", false}, {"kubectl everynode retry somaxconn node-1 -n node-setup", true},
 		{"; or leave the node out: ", false}, {"kubectl everynode skip somaxconn node-1 -n node-setup", true},
 	}
-	if diff := cmp.Diff(want, e.NextParts()); diff != "" {
+	if diff := cmp.Diff(want, e.Next()); diff != "" {
 		t.Error(diff)
 	}
 }
