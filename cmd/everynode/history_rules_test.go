@@ -12,6 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
@@ -196,7 +197,7 @@ func (h *history) disrupt(node *corev1.Node, before, after *corev1.Pod) (broken 
 				return "a NodeJob disrupts " + node.Name + ", which has its seat, and budget " + name + " limits it"
 			}
 		}
-	case after.DeletionTimestamp != nil || task.PodEnded(after.Status.Phase):
+	case after.DeletionTimestamp != nil || kube.PodEnded(after.Status.Phase):
 		delete(pods, after.UID)
 	}
 	return ""

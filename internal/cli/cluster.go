@@ -14,8 +14,8 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/plan"
-	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 )
@@ -46,7 +46,7 @@ func (v *clusterView) readAllowedNodes(ctx context.Context, c client.Reader, job
 			v.limits[job.Namespace] = fmt.Sprintf("whether namespace %s is limited to nodes (annotation %s) is not known: %v", job.Namespace, v1alpha1.NodesAnnotation, err)
 			continue
 		}
-		nodes, obstacle := task.AllowedNodes(job.Namespace, namespace.Annotations)
+		nodes, obstacle := hold.AllowedNodes(job.Namespace, namespace.Annotations)
 		if obstacle != nil {
 			v.limits[job.Namespace] = obstacle.Message
 			continue

@@ -17,6 +17,7 @@ import (
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
@@ -331,7 +332,7 @@ func (o *planOptions) fetch(ctx context.Context, file *planFile, v *view.Plan) o
 			}
 			return observe.ScriptIn(configMap, ref.Key)
 		},
-		Contents: func(contents []task.Content) ([]task.Hashes, *task.Obstacle, error) {
+		Contents: func(contents []task.Content) ([]task.Hashes, *hold.Why, error) {
 			return o.contents(ctx, file, v, contents)
 		},
 	}
@@ -339,7 +340,7 @@ func (o *planOptions) fetch(ctx context.Context, file *planFile, v *view.Plan) o
 
 // contents returns hashes of the objects whose content is part of the revision. If the user may not read a Secret, or a Secret does
 // not exist yet, the revision is only a guess.
-func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan, contents []task.Content) ([]task.Hashes, *task.Obstacle, error) {
+func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan, contents []task.Content) ([]task.Hashes, *hold.Why, error) {
 	var hashes []task.Hashes
 	for _, content := range contents {
 		hash, obstacle, err := o.contentHash(ctx, file, v, content)
@@ -348,7 +349,7 @@ func (o *planOptions) contents(ctx context.Context, file *planFile, v *view.Plan
 			guess(v, "had changed", content, cmdutil.Explain(err))
 			hash = "not known"
 		case apierrors.IsNotFound(err):
-			return nil, &task.Obstacle{Reason: map[v1alpha1.ContentKind]string{
+			return nil, &hold.Why{Reason: map[v1alpha1.ContentKind]string{
 				v1alpha1.ContentConfigMap: v1alpha1.ReasonConfigMapNotFound, v1alpha1.ContentSecret: v1alpha1.ReasonSecretNotFound,
 			}[content.Kind], Message: fmt.Sprintf("%s: %s %s/%s does not exist. Create it first", content.Field(), content.Kind, v.Job.Namespace, content.Name)}, nil
 		case err != nil || obstacle != nil:
@@ -364,7 +365,7 @@ func guess(v *view.Plan, as string, content task.Content, why any) {
 	v.Notes = append(v.Notes, fmt.Sprintf("the revision is a guess, as if %s %s %s: %s", content.Kind, content.Name, as, why))
 }
 
-func (o *planOptions) contentHash(ctx context.Context, file *planFile, v *view.Plan, content task.Content) (hash string, obstacle *task.Obstacle, err error) {
+func (o *planOptions) contentHash(ctx context.Context, file *planFile, v *view.Plan, content task.Content) (hash string, obstacle *hold.Why, err error) {
 	key := client.ObjectKey{Namespace: v.Job.Namespace, Name: content.Name}
 	var labels map[string]string
 	var data map[string][]byte

@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/internal/ui/view"
 )
@@ -48,7 +48,7 @@ func (o *planOptions) secret(ctx context.Context, file *planFile, key client.Obj
 
 // missingAccount returns an obstacle if the ServiceAccount that the template of a NodeJob names is neither in the file nor in the
 // cluster. A user who may not read it gets none.
-func (o *planOptions) missingAccount(ctx context.Context, file *planFile, job *v1alpha1.NodeJob) (*task.Obstacle, error) {
+func (o *planOptions) missingAccount(ctx context.Context, file *planFile, job *v1alpha1.NodeJob) (*hold.Why, error) {
 	template := job.Spec.Task.Template
 	if template == nil {
 		return nil, nil
@@ -65,8 +65,8 @@ func (o *planOptions) missingAccount(ctx context.Context, file *planFile, job *v
 	case !apierrors.IsNotFound(err):
 		return nil, cmdutil.Explain(err)
 	}
-	return &task.Obstacle{Reason: v1alpha1.ReasonServiceAccountNotFound, Message: fmt.Sprintf("ServiceAccount %s does not exist. %s", key,
-		task.CreateServiceAccount(key.Namespace, name, "spec.task.template.spec.serviceAccountName"))}, nil
+	return &hold.Why{Reason: v1alpha1.ReasonServiceAccountNotFound, Message: fmt.Sprintf("ServiceAccount %s does not exist. %s", key,
+		hold.CreateServiceAccount(key.Namespace, name, "spec.task.template.spec.serviceAccountName"))}, nil
 }
 
 // maxDrainLooks limits the number of nodes whose pods are read unless all are requested. Each node costs a request.

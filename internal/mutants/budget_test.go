@@ -37,10 +37,10 @@ var budgetMutants = map[string]mutant{
 	"a node on which windows are ignored stays in its group": {"group.go", "\tp.split(\"/outside\", (*member).isOutside)\n", ""},
 	"windows are never ignored":                              {"member.go", "m.closedFor(m.ignoresWindows)", "m.closedFor(false)"},
 	"one more node than maxUnavailable": {
-		"rule.go", "return max(n, 1)", "return max(n, 1) + 1",
+		"../../kube/scale.go", "return max(n, 1)", "return max(n, 1) + 1",
 	},
 	"a percentage is rounded up": {
-		"rule.go", "(limit.MaxUnavailable, nodes, false)", "(limit.MaxUnavailable, nodes, true)",
+		"../../kube/scale.go", "(value, nodes, false)", "(value, nodes, true)",
 	},
 	"a freeze closes nothing": {
 		"rule.go", "case allowsNothing(&r.Spec):", "case false:",
@@ -244,6 +244,6 @@ var budgetMutants = map[string]mutant{
 		"stance.go", "if n := m.group.evictable; n > 0 &&", "if n := m.group.evictable; n > 99 &&",
 	},
 	"a NodeJob waits for a node that is unavailable": {
-		"stance.go", "s := Stance{Allowed: true}", "s := Stance{}",
+		"stance.go", "s := hold.Stance{Allowed: true}", "s := hold.Stance{}",
 	},
 }

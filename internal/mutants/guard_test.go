@@ -25,7 +25,7 @@ func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 // guardMutants are mistakes in the planner of NodeGuards.
 var guardMutants = map[string]mutant{
 	"a NodeGuard guards the nodes of other teams": {
-		"target.go", "case !task.AllowsNode(o.in.AllowedNodes, n.Labels):", "case false:",
+		"target.go", "case !hold.AllowsNode(o.in.AllowedNodes, n.Labels):", "case false:",
 	},
 	"pods are created in a namespace that is not allowed": {
 		"companion.go", "if o.in.NotAllowed != nil {", "if false {",
@@ -157,8 +157,8 @@ var guardMutants = map[string]mutant{
 	},
 	"a check runs though another NodeGuard holds the node": {
 		"peers.go",
-		"func (r *releaseRules) heldByOtherGuard(n *nodePlan) *hold {\n",
-		"func (r *releaseRules) heldByOtherGuard(n *nodePlan) *hold {\n\tif h := r.checkNotStarted(n); h != nil {\n\t\treturn h\n\t}\n",
+		"func (r *releaseRules) heldByOtherGuard(n *nodePlan) *holding {\n",
+		"func (r *releaseRules) heldByOtherGuard(n *nodePlan) *holding {\n\tif h := r.checkNotStarted(n); h != nil {\n\t\treturn h\n\t}\n",
 	},
 	"a node that waits for another NodeGuard prevents other checks": {
 		"check.go", "return recheckAt.IsZero(), recheckAt", "return true, recheckAt",

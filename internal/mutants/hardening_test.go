@@ -36,13 +36,13 @@ var hardening = map[string]mutant{
 		"deletion.go", "g.allowsNode(node) && ", "",
 	},
 	"a gate waits for a NodeJob that must not run on the node": {
-		"depend.go", "!task.AllowsNode(p.AllowedNodes, node.Labels) ||", "",
+		"depend.go", "!hold.AllowsNode(p.AllowedNodes, node.Labels) ||", "",
 	},
 	"a label that limits a namespace wakes no NodeJob": {
 		"affects.go", " || c.ofRestriction() ||", " ||",
 	},
 	"a rollback starts without its files": {
-		"nodeproblem.go", "return !o.Files", "return true",
+		"nodeproblem.go", "return !o.AllPhases", "return true",
 	},
 	"files that have changed are a failure of the task": {
 		"attempt.go",

@@ -10,15 +10,16 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
-	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 )
 
 // Stances are what the manager knows of the budgets beside their specs.
 type Stances struct {
 	// Of are the stances by the UID of the node. Known is false before the first plan of the budgets.
-	Of    map[types.UID]budget.Stance
+	Of    map[types.UID]hold.Stance
 	Known bool
 	// Claimed are the nodes that the NodeJob has claimed.
 	Claimed map[types.UID]bool
@@ -38,11 +39,9 @@ func Budgets(in *plan.Input, effects *budget.Effects, stances Stances) {
 		}
 		stance, known := stances.Of[node.UID]
 		in.Budgets[node.UID] = plan.NodeBudget{
-			Limited: effect.Limited, Closed: closure(effect.Closed), TasksClosed: closure(effect.TasksClosed),
-			Outside: effect.Outside, ClosesAt: effect.ClosesAt, ClosesBy: effect.ClosesBy, Longest: effect.Longest, LongestOf: effect.LongestOf,
+			Effect: effect, Stance: stance,
 			// A node without a stance has been selected since the budgets were planned last.
 			Unknown: effect.Limited && (!stances.Known || !known),
-			Seat:    stance.Seat, SeatUID: stance.SeatUID, Allowed: stance.Allowed, Message: stance.Message, Drained: stance.Drained,
 			Claimed: stances.Claimed[node.UID], UsedUpByJob: stance.HeldBy != "" && stance.HeldBy == ReporterOf(in.Job),
 		}
 	}
@@ -63,21 +62,14 @@ func budgetNode(node *plan.Node) *budget.Node {
 	return n
 }
 
-func closure(c *budget.Closure) *plan.BudgetClosure {
-	if c == nil {
-		return nil
-	}
-	return &plan.BudgetClosure{Message: c.Message, Until: c.Until}
-}
-
 // ToldStances returns what the statuses of budgets say about the nodes that they select, for a client that does not see seats.
 func ToldStances(budgets []*v1alpha1.NodeDisruptionBudget, nodes []plan.Node) Stances {
-	stances := Stances{Of: map[types.UID]budget.Stance{}, Known: true}
+	stances := Stances{Of: map[types.UID]hold.Stance{}, Known: true}
 	waiting, cordoned := map[string]string{}, map[string]bool{}
 	for _, b := range budgets {
 		for i := range b.Status.Unavailable {
 			u := &b.Status.Unavailable[i]
-			cordoned[u.Node] = cordoned[u.Node] || u.By == guard.ByCordon
+			cordoned[u.Node] = cordoned[u.Node] || u.By == kube.ByCordon
 		}
 		for i := range b.Status.Waiting {
 			if w := &b.Status.Waiting[i]; w.Reason != v1alpha1.ReasonBudgetOpen { // a status has no other sign that a disruption may begin
@@ -87,7 +79,7 @@ func ToldStances(budgets []*v1alpha1.NodeDisruptionBudget, nodes []plan.Node) St
 	}
 	for i := range nodes {
 		message := waiting[nodes[i].Name]
-		stances.Of[nodes[i].UID] = budget.Stance{
+		stances.Of[nodes[i].UID] = hold.Stance{
 			Allowed: message == "", Message: message, Drained: cordoned[nodes[i].Name] && nodes[i].Ready == corev1.ConditionTrue,
 		}
 	}

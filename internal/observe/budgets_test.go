@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 )
@@ -25,8 +26,13 @@ func TestBudgets(t *testing.T) {
 	}
 	windows := []v1alpha1.BudgetWindow{{Schedule: "0 2 * * SUN", DurationSeconds: 3600}}
 	node := plan.Node{Name: "n", UID: "n-uid", Labels: map[string]string{"pool": "a"}, Created: sunday.Add(-24 * time.Hour)}
-	stance := budget.Stance{Seat: "seat", SeatUID: "seat-uid", Message: "no"}
-	frozen := &plan.BudgetClosure{Message: "NodeDisruptionBudget b allows no disruption (maxUnavailable 0)", Until: sunday.Add(time.Hour)}
+	stance := hold.Stance{Seat: "seat", SeatUID: "seat-uid", Message: "no"}
+	frozen := &hold.Why{
+		By:      "b",
+		Reason:  v1alpha1.ReasonFrozen,
+		Message: "NodeDisruptionBudget b allows no disruption (maxUnavailable 0)",
+		Until:   sunday.Add(time.Hour),
+	}
 	tests := map[string]struct {
 		spec    v1alpha1.NodeDisruptionBudgetSpec
 		node    func(*plan.Node)
@@ -36,43 +42,54 @@ func TestBudgets(t *testing.T) {
 	}{
 		"a budget that allows disruptions": {
 			spec:    v1alpha1.NodeDisruptionBudgetSpec{Selector: inPool, Limits: limits(1)},
-			stances: Stances{Of: map[types.UID]budget.Stance{"n-uid": stance}, Known: true},
-			want:    &plan.NodeBudget{Limited: true, Seat: "seat", SeatUID: "seat-uid", Message: "no"},
+			stances: Stances{Of: map[types.UID]hold.Stance{"n-uid": stance}, Known: true},
+			want: &plan.NodeBudget{
+				Effect: hold.Effect{Limited: true},
+				Stance: hold.Stance{Seat: "seat", SeatUID: "seat-uid", Message: "no"},
+			},
 		},
 		"a node that the NodeJob has claimed": {
 			spec: v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(1)},
 			stances: Stances{
-				Of: map[types.UID]budget.Stance{
+				Of: map[types.UID]hold.Stance{
 					"n-uid": {Allowed: true},
 				},
 				Known:   true,
 				Claimed: map[types.UID]bool{"n-uid": true, "m-uid": true},
 			},
-			want: &plan.NodeBudget{Limited: true, Allowed: true, Claimed: true},
+			want: &plan.NodeBudget{Effect: hold.Effect{Limited: true}, Stance: hold.Stance{Allowed: true}, Claimed: true},
 		},
 		"nodes that the NodeJob holds use up the limit": {
 			spec:    v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(1)},
-			stances: Stances{Of: map[types.UID]budget.Stance{"n-uid": {Message: "no", HeldBy: "NodeJob ns/job"}}, Known: true},
-			want:    &plan.NodeBudget{Limited: true, Message: "no", UsedUpByJob: true},
+			stances: Stances{Of: map[types.UID]hold.Stance{"n-uid": {Message: "no", HeldBy: "NodeJob ns/job"}}, Known: true},
+			want: &plan.NodeBudget{
+				Effect: hold.Effect{Limited: true}, Stance: hold.Stance{Message: "no", HeldBy: "NodeJob ns/job"}, UsedUpByJob: true,
+			},
 		},
 		"nodes that another NodeJob holds use up the limit": {
 			spec:    v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(1)},
-			stances: Stances{Of: map[types.UID]budget.Stance{"n-uid": {Message: "no", HeldBy: "NodeJob ns/other"}}, Known: true},
-			want:    &plan.NodeBudget{Limited: true, Message: "no"},
+			stances: Stances{Of: map[types.UID]hold.Stance{"n-uid": {Message: "no", HeldBy: "NodeJob ns/other"}}, Known: true},
+			want:    &plan.NodeBudget{Effect: hold.Effect{Limited: true}, Stance: hold.Stance{Message: "no", HeldBy: "NodeJob ns/other"}},
 		},
 		"before the first plan of the budgets": {
-			spec: v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(1)}, want: &plan.NodeBudget{Limited: true, Unknown: true},
+			spec: v1alpha1.NodeDisruptionBudgetSpec{
+				Limits: limits(1),
+			},
+			want: &plan.NodeBudget{Effect: hold.Effect{Limited: true}, Unknown: true},
 		},
 		"a node that the budgets have not seen": {
 			spec:    v1alpha1.NodeDisruptionBudgetSpec{Limits: limits(1)},
-			stances: Stances{Of: map[types.UID]budget.Stance{"m-uid": stance}, Known: true},
-			want:    &plan.NodeBudget{Limited: true, Unknown: true},
+			stances: Stances{Of: map[types.UID]hold.Stance{"m-uid": stance}, Known: true},
+			want:    &plan.NodeBudget{Effect: hold.Effect{Limited: true}, Unknown: true},
 		},
 		"an open window": {
 			spec:    v1alpha1.NodeDisruptionBudgetSpec{Windows: windows},
-			stances: Stances{Of: map[types.UID]budget.Stance{"n-uid": {Allowed: true}}, Known: true},
+			stances: Stances{Of: map[types.UID]hold.Stance{"n-uid": {Allowed: true}}, Known: true},
 			want: &plan.NodeBudget{
-				Limited: true, Allowed: true, ClosesAt: sunday.Add(30 * time.Minute), ClosesBy: "b", Longest: time.Hour, LongestOf: "b",
+				Effect: hold.Effect{
+					Limited: true, ClosesAt: sunday.Add(30 * time.Minute), ClosesBy: "b", Longest: time.Hour, LongestOf: "b",
+				},
+				Stance: hold.Stance{Allowed: true},
 			},
 			changes: sunday.Add(30 * time.Minute),
 		},
@@ -80,11 +97,10 @@ func TestBudgets(t *testing.T) {
 			spec: v1alpha1.NodeDisruptionBudgetSpec{
 				Limits: limits(0), AppliesTo: v1alpha1.AppliesToAllTasks, ExpiresAt: new(metav1.NewTime(sunday.Add(time.Hour))),
 			},
-			stances: Stances{Of: map[types.UID]budget.Stance{"n-uid": stance}, Known: true},
+			stances: Stances{Of: map[types.UID]hold.Stance{"n-uid": stance}, Known: true},
 			want: &plan.NodeBudget{
-				Limited: true, Seat: "seat", SeatUID: "seat-uid", Message: "no",
-				Closed:      frozen,
-				TasksClosed: frozen,
+				Effect: hold.Effect{Limited: true, Closed: frozen, TasksClosed: frozen},
+				Stance: hold.Stance{Seat: "seat", SeatUID: "seat-uid", Message: "no"},
 			},
 			changes: sunday.Add(time.Hour),
 		},
@@ -134,7 +150,7 @@ func TestToldStances(t *testing.T) {
 	got := ToldStances([]*v1alpha1.NodeDisruptionBudget{b}, []plan.Node{
 		{Name: "waits", UID: "1"}, {Name: "may-go", UID: "2"}, {Name: "other", UID: "3"},
 	})
-	want := map[types.UID]budget.Stance{"1": {Message: "the limit is reached"}, "2": {Allowed: true}, "3": {Allowed: true}}
+	want := map[types.UID]hold.Stance{"1": {Message: "the limit is reached"}, "2": {Allowed: true}, "3": {Allowed: true}}
 	if diff := cmp.Diff(want, got.Of); diff != "" {
 		t.Errorf("-want +got:\n%s", diff)
 	}

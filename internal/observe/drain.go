@@ -12,8 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/plan"
-	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // Drain returns which pods a drain evicts.
@@ -60,7 +60,7 @@ var cordon = corev1.Taint{Key: corev1.TaintNodeUnschedulable, Effect: corev1.Tai
 func DrainPod(pod *corev1.Pod, deleteEmptyDirData bool) plan.DrainPod {
 	view := plan.DrainPod{Namespace: pod.Namespace, Name: pod.Name, UID: pod.UID, Terminating: !pod.DeletionTimestamp.IsZero()}
 	owner := metav1.GetControllerOf(pod)
-	if ours := owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String(); !ours && task.Tolerated(&cordon, pod.Spec.Tolerations) {
+	if ours := owner != nil && owner.APIVersion == v1alpha1.GroupVersion.String(); !ours && kube.Tolerated(&cordon, pod.Spec.Tolerations) {
 		view.Placed = pod.CreationTimestamp.Time
 	}
 	hasEmptyDir := slices.ContainsFunc(pod.Spec.Volumes, func(v corev1.Volume) bool { return v.EmptyDir != nil })

@@ -13,10 +13,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // Cluster is the view of a client that has no caches and writes nothing: lists, a moment old.
@@ -84,7 +84,7 @@ var notAllowed = []string{
 
 // ToldObstacle returns what prevents pods from starting, according to the NodeJob's status; nil if the status contains
 // nothing of that kind, or is older than the spec. A problem of single nodes is not an obstacle (ToldNodeProblems).
-func ToldObstacle(job *v1alpha1.NodeJob) *task.Obstacle {
+func ToldObstacle(job *v1alpha1.NodeJob) *hold.Why {
 	if job.Status.ObservedGeneration != job.Generation {
 		return nil
 	}
@@ -92,7 +92,7 @@ func ToldObstacle(job *v1alpha1.NodeJob) *task.Obstacle {
 		c := meta.FindStatusCondition(job.Status.Conditions, kind)
 		ofNodes := c != nil && slices.ContainsFunc(job.Status.NodeProblems, func(p v1alpha1.NodeProblem) bool { return p.Reason == c.Reason })
 		if c != nil && c.Status == metav1.ConditionTrue && slices.Contains(told, c.Reason) && !ofNodes {
-			return &task.Obstacle{Reason: c.Reason, Message: c.Message}
+			return &hold.Why{Reason: c.Reason, Message: c.Message}
 		}
 	}
 	return nil

@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // jobWith returns a NodeJob whose status has a condition.
@@ -32,10 +32,10 @@ func TestObstaclesThatTheStatusTells(t *testing.T) {
 		job.Status.NodeProblems = []v1alpha1.NodeProblem{{Node: "a", Reason: reason}}
 		return job
 	}
-	obstacle := func(reason string) *task.Obstacle { return &task.Obstacle{Reason: reason, Message: "why"} }
+	obstacle := func(reason string) *hold.Why { return &hold.Why{Reason: reason, Message: "why"} }
 	for name, tt := range map[string]struct {
 		job            *v1alpha1.NodeJob
-		want           *task.Obstacle
+		want           *hold.Why
 		wantNotAllowed bool
 	}{
 		"no condition":                      {&v1alpha1.NodeJob{}, nil, false},

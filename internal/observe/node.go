@@ -13,9 +13,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
 )
 
@@ -31,7 +31,7 @@ func Node(node *corev1.Node) plan.Node {
 		Taints:          node.Spec.Taints,
 		Unschedulable:   node.Spec.Unschedulable,
 		CordonedBy:      record.CordonedBy(node.Annotations),
-		CordonedWith:    outcome.Clean(task.CordonedWith(node), 64),
+		CordonedWith:    outcome.Clean(kube.CordonedWith(node), 64),
 		Deleting:        !node.DeletionTimestamp.IsZero(),
 		BootID:          record.BoundID(node.Status.NodeInfo.BootID),
 		MachineID:       record.BoundID(node.Status.NodeInfo.MachineID),
@@ -41,7 +41,7 @@ func Node(node *corev1.Node) plan.Node {
 	if t := node.DeletionTimestamp; t != nil {
 		view.DeletingSince = t.Time
 	}
-	if c := task.ReadyCondition(node); c != nil {
+	if c := kube.ReadyCondition(node); c != nil {
 		view.Ready = c.Status
 		switch c.Status {
 		case corev1.ConditionTrue:
@@ -61,7 +61,7 @@ func BusyNodes(job *v1alpha1.NodeJob, strangers []*corev1.Pod) map[string]time.T
 	nodes := map[string]time.Time{}
 	for _, pod := range strangers {
 		owner := metav1.GetControllerOf(pod)
-		ended := task.PodEnded(pod.Status.Phase)
+		ended := kube.PodEnded(pod.Status.Phase)
 		if !ended && owner != nil && owner.Kind == "NodeJob" && owner.Name == job.Name {
 			since := pod.CreationTimestamp.Time
 			if pod.DeletionTimestamp != nil {

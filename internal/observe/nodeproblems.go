@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 )
 
@@ -28,7 +29,7 @@ func ToldNodeProblems(job *v1alpha1.NodeJob, nodes []plan.Node, now time.Time) m
 	found := map[types.UID]plan.NodeProblem{}
 	for i := range nodes {
 		if t := told[nodes[i].Name]; t != nil {
-			found[nodes[i].UID] = plan.NodeProblem{Reason: t.Reason, Message: t.Message, Since: t.Since.Time, TriedAt: now, RetryAt: now.Add(problemFor)}
+			found[nodes[i].UID] = plan.NodeProblem{Why: hold.Why{Reason: t.Reason, Message: t.Message, Until: now.Add(problemFor)}, Since: t.Since.Time, TriedAt: now}
 		}
 	}
 	return found

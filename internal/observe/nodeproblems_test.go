@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 )
 
@@ -25,11 +26,9 @@ func TestNodeProblemsThatTheStatusTells(t *testing.T) {
 	}
 	told := func(message string) plan.NodeProblem {
 		return plan.NodeProblem{
-			Reason:  v1alpha1.ReasonRecordRejected,
-			Message: message,
+			Why:     hold.Why{Reason: v1alpha1.ReasonRecordRejected, Message: message, Until: now.Add(problemFor)},
 			Since:   since,
 			TriedAt: now,
-			RetryAt: now.Add(problemFor),
 		}
 	}
 	tests := map[string]struct {
@@ -77,10 +76,12 @@ func TestAProblemOfOneNodeIsNoObstacle(t *testing.T) {
 	in := plan.Input{Job: job, Revision: "rev", Now: now, Nodes: []plan.Node{{Name: "a", UID: "uid-a", Ready: "True"}}}
 	in.NodeProblems = map[types.UID]plan.NodeProblem{
 		"uid-a": {
-			Reason:  v1alpha1.ReasonPodForbidden,
-			Message: "the API server refuses the pod on this node",
-			Since:   now,
-			RetryAt: now.Add(problemFor),
+			Why: hold.Why{
+				Reason:  v1alpha1.ReasonPodForbidden,
+				Message: "the API server refuses the pod on this node",
+				Until:   now.Add(problemFor),
+			},
+			Since: now,
 		},
 	}
 	job.Status = plan.Next(in).Status
@@ -109,11 +110,9 @@ func TestANodeWithAProblemHasTheSameStateInBothPlans(t *testing.T) {
 			in := plan.Input{Job: job, Revision: "rev", Now: now, Nodes: []plan.Node{{Name: "a", UID: "uid-a", Ready: "True"}}}
 			in.NodeProblems = map[types.UID]plan.NodeProblem{
 				"uid-a": {
-					Reason:  v1alpha1.ReasonPodNameTaken,
-					Message: "pod x is another's",
+					Why:     hold.Why{Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x is another's", Until: now.Add(problemFor)},
 					Since:   now.Add(-age),
 					TriedAt: now,
-					RetryAt: now.Add(problemFor),
 				},
 			}
 			manager := plan.Next(in)

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -93,7 +94,7 @@ func peer(job, other *v1alpha1.NodeJob, nodes labels.Selector) plan.Peer {
 }
 
 // dependencyObstacle returns a dependency that can never be met; nil if there is none.
-func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob) *task.Obstacle {
+func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob) *hold.Why {
 	if len(job.Spec.DependsOn) == 0 {
 		return nil
 	}
@@ -103,7 +104,7 @@ func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob
 	}
 	needs[job.Name] = job.Spec.DependsOn
 	if circle := plan.FindCycle(job.Name, needs); circle != nil {
-		return &task.Obstacle{
+		return &hold.Why{
 			Reason: v1alpha1.ReasonDependencyCycle,
 			Message: fmt.Sprintf("NodeJobs depend on each other in a circle by spec.dependsOn: %s. Take one of them out of another's dependsOn",
 				outcome.CleanHead(strings.Join(circle, " -> "), maxCircleBytes)),
@@ -111,7 +112,7 @@ func dependencyObstacle(job *v1alpha1.NodeJob, jobs map[string]*v1alpha1.NodeJob
 	}
 	for _, name := range job.Spec.DependsOn {
 		if jobs[name] == nil {
-			return &task.Obstacle{
+			return &hold.Why{
 				Reason:  v1alpha1.ReasonDependencyNotFound,
 				Message: fmt.Sprintf("spec.dependsOn: NodeJob %s/%s does not exist. Create it, or remove it from spec.dependsOn; this NodeJob then continues automatically", job.Namespace, outcome.CleanHead(name, 80)),
 			}

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -51,7 +52,7 @@ func Pod(pod *corev1.Pod) plan.Pod {
 		PastDeadline:  pod.Status.Reason == deadlineExceeded,
 		StatusReason:  outcome.Clean(pod.Status.Reason, 128),
 		StatusMessage: outcome.CleanHead(pod.Status.Message, maxSaidBytes),
-		Waiting:       task.Waiting(pod),
+		Waiting:       kube.Waiting(pod),
 		Initializing:  initializing(pod),
 		Silent:        isSilent(pod),
 		DeleteGrace:   deleteGrace(pod),
@@ -96,7 +97,7 @@ func viewContainer(view *plan.Pod, pod *corev1.Pod, own []string, status *corev1
 func imagesOf(pod *corev1.Pod, own []string) record.Images {
 	var images record.Images
 	for _, name := range own {
-		if status := task.ContainerStatus(pod, name); status != nil && len(images) < record.MaxImages {
+		if status := kube.ContainerStatus(pod, name); status != nil && len(images) < record.MaxImages {
 			if digest := record.ImageDigest(status.ImageID); digest != "" {
 				if images == nil {
 					images = record.Images{}
@@ -144,7 +145,7 @@ func concludedBeside(view *plan.Pod, pod *corev1.Pod, own []string, only bool) b
 
 // hasEnded reports whether a container has ended.
 func hasEnded(pod *corev1.Pod, name string) bool {
-	status := task.ContainerStatus(pod, name)
+	status := kube.ContainerStatus(pod, name)
 	return status != nil && status.State.Terminated != nil
 }
 
@@ -162,7 +163,7 @@ func noteAdded(view *plan.Pod) {
 // Ended reports whether the outcome of a pod is known: no container of it runs or will run, or its own containers have ended, see
 // plan.Pod.
 func Ended(pod *corev1.Pod) bool {
-	return task.PodEnded(pod.Status.Phase) || Pod(pod).Concluded
+	return kube.PodEnded(pod.Status.Phase) || Pod(pod).Concluded
 }
 
 // neverRestarts reports whether the containers of a pod that have ended are not restarted. The phase of a pod with one container
@@ -231,7 +232,7 @@ func taskContainer(pod *corev1.Pod, own []string) *corev1.ContainerStatus {
 	}
 	// The kubelet sorts statuses by name; the spec has the user's order.
 	for _, name := range own {
-		if status := task.ContainerStatus(pod, name); status != nil {
+		if status := kube.ContainerStatus(pod, name); status != nil {
 			return status
 		}
 	}

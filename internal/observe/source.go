@@ -15,6 +15,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/script"
@@ -26,7 +27,7 @@ type Fetch struct {
 	// the ConfigMap does not exist, it returns the API server's NotFound error, and ErrNotLabeled if it has no ScriptLabel.
 	Script func(field string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error)
 	// Contents returns hashes of objects, or why one of them cannot be used.
-	Contents func([]task.Content) ([]task.Hashes, *task.Obstacle, error)
+	Contents func([]task.Content) ([]task.Hashes, *hold.Why, error)
 }
 
 // ErrNotLabeled says that a ConfigMap does not have the label that lets NodeJobs run its scripts.
@@ -43,7 +44,7 @@ func ScriptIn(configMap *corev1.ConfigMap, key string) (string, bool, error) {
 
 // Source resolves the scripts of the NodeJob. A problem that the user has to fix is returned as an obstacle. A problem
 // of the rollback counts from the start, so that nothing is done that cannot be rolled back.
-func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *task.Obstacle, error) {
+func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *hold.Why, error) {
 	var src task.Source
 	into := map[string]*string{fieldTask: &src.Script, fieldCheck: &src.Check, fieldRollback: &src.Rollback, fieldExpires: &src.Expires}
 	for _, s := range scriptsOf(job) {
@@ -60,15 +61,15 @@ func Source(job *v1alpha1.NodeJob, fetch Fetch) (task.Source, *task.Obstacle, er
 }
 
 // withContents adds the hashes of the objects of task.files and task.inputs. In a deletion, only a rollback needs files.
-func withContents(job *v1alpha1.NodeJob, src task.Source, fetch Fetch) (task.Source, *task.Obstacle, error) {
+func withContents(job *v1alpha1.NodeJob, src task.Source, fetch Fetch) (task.Source, *hold.Why, error) {
 	deleting := !job.DeletionTimestamp.IsZero()
 	if deleting && !rollsBack(job) {
 		return src, nil, nil
 	}
-	var obstacle *task.Obstacle
+	var obstacle *hold.Why
 	var err error
 	if src.Files, obstacle, err = fetch.Contents(task.FilesOf(&job.Spec.Task)); obstacle != nil {
-		obstacle = &task.Obstacle{Reason: obstacle.Reason, Message: obstacle.Message, Files: true}
+		obstacle = &hold.Why{Reason: obstacle.Reason, Message: obstacle.Message, AllPhases: true}
 	}
 	if deleting || err != nil || obstacle != nil {
 		return src, obstacle, err
@@ -86,7 +87,7 @@ func rollsBack(job *v1alpha1.NodeJob) bool {
 }
 
 // UnusableFiles returns why an object cannot be one of task.files, or nil. Its content may run as root, as scripts in ConfigMaps do.
-func UnusableFiles(namespace string, content task.Content, labels map[string]string, data map[string][]byte) *task.Obstacle {
+func UnusableFiles(namespace string, content task.Content, labels map[string]string, data map[string][]byte) *hold.Why {
 	notFound := v1alpha1.ReasonSecretNotFound
 	if content.Kind == v1alpha1.ContentConfigMap {
 		notFound = v1alpha1.ReasonConfigMapNotFound
@@ -96,17 +97,17 @@ func UnusableFiles(namespace string, content task.Content, labels map[string]str
 	}
 	switch _, missing := content.Folder(data); {
 	case missing != "":
-		return &task.Obstacle{Reason: notFound, Message: fmt.Sprintf("%s: %s %s/%s has no key %q. Add it, or correct items; the NodeJob then continues automatically",
+		return &hold.Why{Reason: notFound, Message: fmt.Sprintf("%s: %s %s/%s has no key %q. Add it, or correct items; the NodeJob then continues automatically",
 			content.Field(), content.Kind, namespace, content.Name, missing)}
 	case len(data) == 0:
-		return &task.Obstacle{Reason: notFound, Message: fmt.Sprintf("%s: %s %s/%s is empty. Add a key; the NodeJob then continues automatically",
+		return &hold.Why{Reason: notFound, Message: fmt.Sprintf("%s: %s %s/%s is empty. Add a key; the NodeJob then continues automatically",
 			content.Field(), content.Kind, namespace, content.Name)}
 	}
 	return nil
 }
 
-func notLabeled(field, namespace, name string) *task.Obstacle {
-	return &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotLabeled, Message: fmt.Sprintf(
+func notLabeled(field, namespace, name string) *hold.Why {
+	return &hold.Why{Reason: v1alpha1.ReasonConfigMapNotLabeled, Message: fmt.Sprintf(
 		"%s: ConfigMap %[2]s/%[3]s does not have the label that lets NodeJobs run its content as root. Check its content, and add the label: kubectl -n %[2]s label configmap %[3]s %[4]s=%[5]s",
 		field, namespace, name, v1alpha1.ScriptLabel, v1alpha1.ScriptLabelValue)}
 }
@@ -149,13 +150,13 @@ func (s *scriptSpec) needed(job *v1alpha1.NodeJob) bool {
 }
 
 // resolve returns the script itself.
-func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *task.Obstacle, error) {
+func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *hold.Why, error) {
 	if s.from == nil {
 		return s.inline, unusableScript(s.inline, fmt.Sprintf("spec.%s.script", s.field)), nil
 	}
 	ref := s.from.ConfigMapKeyRef
-	obstacle := func(reason, format string, args ...any) *task.Obstacle {
-		return &task.Obstacle{Reason: reason, Message: fmt.Sprintf("spec.%s.scriptFrom: ", s.field) + fmt.Sprintf(format, args...)}
+	obstacle := func(reason, format string, args ...any) *hold.Why {
+		return &hold.Why{Reason: reason, Message: fmt.Sprintf("spec.%s.scriptFrom: ", s.field) + fmt.Sprintf(format, args...)}
 	}
 	text, ok, err := fetch.Script(s.field, ref)
 	switch {
@@ -177,20 +178,20 @@ func (s *scriptSpec) resolve(job *v1alpha1.NodeJob, fetch Fetch) (string, *task.
 }
 
 // unusableScript returns why a script cannot run, or nil.
-func unusableScript(text, where string) *task.Obstacle {
+func unusableScript(text, where string) *hold.Why {
 	if obstacle := unusable(text, where); obstacle != nil {
 		return obstacle
 	}
 	if problem := script.Problem(text); problem != "" {
-		return &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript, Message: where + " " + problem}
+		return &hold.Why{Reason: v1alpha1.ReasonInvalidScript, Message: where + " " + problem}
 	}
 	return nil
 }
 
 // unusable returns why a text cannot be passed to a container, or nil. The API limits an inline script in characters,
 // not in bytes, and allows a zero byte.
-func unusable(text, where string) *task.Obstacle {
-	obstacle := &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript}
+func unusable(text, where string) *hold.Why {
+	obstacle := &hold.Why{Reason: v1alpha1.ReasonInvalidScript}
 	switch {
 	case len(text) > contract.MaxScriptBytes:
 		obstacle.Message = fmt.Sprintf("%s has %d bytes, of which %d are allowed. Put large files into an image and use spec.task.template",
@@ -204,7 +205,7 @@ func unusable(text, where string) *task.Obstacle {
 }
 
 // unusableCommand is the same for a command, which is passed as JSON.
-func unusableCommand(command []string) *task.Obstacle {
+func unusableCommand(command []string) *hold.Why {
 	if obstacle := unusable(strings.Join(command, " "), "spec.task.command"); obstacle != nil {
 		return obstacle
 	}
@@ -215,10 +216,10 @@ func unusableCommand(command []string) *task.Obstacle {
 const maxVariableBytes = 128 << 10
 
 // unusableEnv returns why no program can be started with the variables, or nil. Values from ConfigMaps and Secrets are not read.
-func unusableEnv(env []v1alpha1.EnvVar) *task.Obstacle {
+func unusableEnv(env []v1alpha1.EnvVar) *hold.Why {
 	for i := range env {
 		if most := maxVariableBytes - len(env[i].Name) - len("=") - 1; len(env[i].Value) > most {
-			return &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript, Message: fmt.Sprintf(
+			return &hold.Why{Reason: v1alpha1.ReasonInvalidScript, Message: fmt.Sprintf(
 				"spec.task.env: %s has %d bytes, of which %d are allowed, since Linux starts no program with a longer variable. Put the value into a file, or split it",
 				env[i].Name, len(env[i].Value), most)}
 		}

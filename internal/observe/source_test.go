@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/runner/contract"
 )
@@ -121,7 +122,7 @@ func TestACommandOfADeletedNodeJobIsNotChecked(t *testing.T) {
 }
 
 // hashes are those of all contents.
-func hashes(contents []task.Content) ([]task.Hashes, *task.Obstacle, error) {
+func hashes(contents []task.Content) ([]task.Hashes, *hold.Why, error) {
 	var names []string
 	for _, content := range contents {
 		names = append(names, content.Name)
@@ -170,15 +171,15 @@ func TestFilesAreReadForEachPodThatMountsThem(t *testing.T) {
 				t.Errorf("%+v, %+v, %v", src, obstacle, err)
 			}
 			for _, lacks := range []string{"agent", "inputs"} {
-				_, obstacle, err := Source(tt.job, Fetch{Contents: func(contents []task.Content) ([]task.Hashes, *task.Obstacle, error) {
+				_, obstacle, err := Source(tt.job, Fetch{Contents: func(contents []task.Content) ([]task.Hashes, *hold.Why, error) {
 					if slices.ContainsFunc(contents, func(c task.Content) bool { return c.Name == lacks }) {
-						return nil, &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound, Message: "create it"}, nil
+						return nil, &hold.Why{Reason: v1alpha1.ReasonSecretNotFound, Message: "create it"}, nil
 					}
 					return hashes(contents)
 				}})
-				var want *task.Obstacle
+				var want *hold.Why
 				if lacks == "agent" && tt.wantFiles || lacks == "inputs" && tt.wantOther {
-					want = &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound, Message: "create it", Files: lacks == "agent"}
+					want = &hold.Why{Reason: v1alpha1.ReasonSecretNotFound, Message: "create it", AllPhases: lacks == "agent"}
 				}
 				if diff := cmp.Diff(want, obstacle); diff != "" || err != nil {
 					t.Errorf("without %s (-want +got):\n%s%v", lacks, diff, err)

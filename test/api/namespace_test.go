@@ -21,7 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // allowNamespace sets the label of the world's namespace, or removes it.
@@ -221,7 +221,7 @@ func TestTheAPIServerWarnsOfANamespaceThatIsNotAllowed(t *testing.T) {
 	}
 	job := jobFromYAML(t, w.Namespace, "early", `{task: {script: "true"}}`)
 	guard := guardFromYAML(t, w.Namespace, "early", `{target: {daemonSet: a}}`)
-	want := task.NamespaceNotAllowed(w.Namespace).Message
+	want := hold.NamespaceNotAllowed(w.Namespace).Message
 	w.allowNamespace(false)
 	w.Eventually("the API server knows the namespace", func() error {
 		if got := warnings(

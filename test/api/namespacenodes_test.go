@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
@@ -187,7 +188,7 @@ func TestTwoTeamsRunOnTheirOwnNodes(t *testing.T) {
 	w.Eventually("no pod runs", func() error {
 		for _, pod := range w.Pods() {
 			switch {
-			case !task.PodEnded(pod.Status.Phase): // that of the periodic check may be kept for its log
+			case !kube.PodEnded(pod.Status.Phase): // that of the periodic check may be kept for its log
 				return fmt.Errorf("pod %s does, on %s", pod.Name, pod.Spec.NodeName)
 			case !pod.DeletionTimestamp.IsZero(): // it was deleted before it had ended, and there is no kubelet
 				err := admin.Delete(w.Ctx, &pod, client.GracePeriodSeconds(0))

@@ -11,7 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/uninstall"
 )
 
@@ -36,7 +36,7 @@ func CheckNamespace(ctx context.Context, c client.Reader, name string) Namespace
 	switch {
 	case c.Get(ctx, client.ObjectKey{Name: name}, &namespace) != nil:
 		return NamespaceUnknown
-	case task.AllowsNodeJobs(namespace.Labels):
+	case hold.AllowsNodeJobs(namespace.Labels):
 		return NamespaceServed
 	case c.Get(ctx, client.ObjectKeyFromObject(uninstall.Deployment()), &manager) != nil:
 		return NamespaceNotLabeled
@@ -51,7 +51,7 @@ func CheckNamespace(ctx context.Context, c client.Reader, name string) Namespace
 
 // Message says why nothing starts, and what to do; "" if it does, or if this is not known.
 func (n Namespace) Message(name string) string {
-	message := task.NamespaceNotAllowed(name).Message
+	message := hold.NamespaceNotAllowed(name).Message
 	switch n {
 	case NamespaceNotServed:
 		return message

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/internal/ui/view"
 )
@@ -59,7 +59,7 @@ func (r *running) observePod(ctx context.Context, pod *corev1.Pod, deleted bool)
 		r.logs.gone(pod.UID)
 		return
 	}
-	ended := task.PodEnded(pod.Status.Phase)
+	ended := kube.PodEnded(pod.Status.Phase)
 	if n.State.Final() || ended {
 		return
 	}

@@ -18,6 +18,7 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/cli/console"
 	"github.com/everynode/everynode/internal/cli/term"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -54,7 +55,7 @@ func (o *options) targets(ctx context.Context) (targets, error) {
 	if err != nil {
 		return found, cmdutil.Failf(cmdutil.ExitUsage, "-l %s is no selector: %w", o.selector, err)
 	}
-	var obstacle *task.Obstacle
+	var obstacle *hold.Why
 	if found.allowed, obstacle = o.allowedNodes(ctx); obstacle != nil {
 		return found, cmdutil.Failf(cmdutil.ExitForbidden, "nothing was run: %s", obstacle.Message)
 	}
@@ -83,13 +84,13 @@ func (o *options) targets(ctx context.Context) (targets, error) {
 	return found, o.checkRecorded(ctx, found.recorded)
 }
 
-// allowedNodes returns what task.AllowedNodes does. If the user may not read the namespace, the manager decides.
-func (o *options) allowedNodes(ctx context.Context) (labels.Selector, *task.Obstacle) {
+// allowedNodes returns what hold.AllowedNodes does. If the user may not read the namespace, the manager decides.
+func (o *options) allowedNodes(ctx context.Context) (labels.Selector, *hold.Why) {
 	var namespace corev1.Namespace
 	if o.client.Get(ctx, client.ObjectKey{Name: o.namespace}, &namespace) != nil {
 		return nil, nil
 	}
-	return task.AllowedNodes(o.namespace, namespace.Annotations)
+	return hold.AllowedNodes(o.namespace, namespace.Annotations)
 }
 
 // addTarget adds a selected node, unless the limit excludes it.
@@ -98,7 +99,7 @@ func (o *options) addTarget(found *targets, node *corev1.Node, key string) {
 	if !o.limit.keeps(node.Name) {
 		return
 	}
-	if !task.AllowsNode(found.allowed, node.Labels) {
+	if !hold.AllowsNode(found.allowed, node.Labels) {
 		found.notAllowed = append(found.notAllowed, node.Name)
 		return
 	}
@@ -153,7 +154,7 @@ func (o *options) checkTargets(found targets, all []string) error {
 		return cmdutil.Failf(cmdutil.ExitNotFound, "there is no node %s; there are %s", cmdutil.JoinNames(unknown), cmdutil.JoinNames(cmdutil.Nearest(unknown[0], all)))
 	}
 	if len(found.notAllowed) > 0 && (len(o.nodes) > 0 || len(found.notAllowed) == len(found.selected)) {
-		return cmdutil.Failf(cmdutil.ExitForbidden, "nothing was run: %s is not allowed: %s", cmdutil.JoinNames(found.notAllowed), task.NodeNotAllowed(o.namespace, found.allowed))
+		return cmdutil.Failf(cmdutil.ExitForbidden, "nothing was run: %s is not allowed: %s", cmdutil.JoinNames(found.notAllowed), hold.NodeNotAllowed(o.namespace, found.allowed))
 	}
 	return o.checkFound(found)
 }
@@ -235,7 +236,7 @@ func (o *options) tellLeftOut(found targets) {
 	leftOut := func(nodes string) { o.Tell(text.Toned(text.Warn, "left out: ").With(nodes)) }
 	if len(found.notAllowed) > 0 {
 		leftOut(fmt.Sprintf("%s (%s): %s",
-			plural.Count(len(found.notAllowed), "node"), cmdutil.JoinNames(found.notAllowed), task.NodeNotAllowed(o.namespace, found.allowed)))
+			plural.Count(len(found.notAllowed), "node"), cmdutil.JoinNames(found.notAllowed), hold.NodeNotAllowed(o.namespace, found.allowed)))
 	}
 	if len(found.otherOS) > 0 {
 		leftOut(found.describeOtherOS())

@@ -12,7 +12,7 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/ui/cmdutil"
 	"github.com/everynode/everynode/internal/ui/view"
 )
@@ -60,7 +60,7 @@ func unreachableReason(node *corev1.Node) string {
 	if !node.DeletionTimestamp.IsZero() {
 		return "it is being deleted"
 	}
-	ready := task.ReadyCondition(node)
+	ready := kube.ReadyCondition(node)
 	if ready == nil {
 		return "it has not reported its state yet"
 	}

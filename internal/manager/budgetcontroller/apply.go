@@ -19,9 +19,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
-	"github.com/everynode/everynode/internal/nodeguard/guard"
 )
 
 const (
@@ -138,8 +138,8 @@ func (r *Reconciler) ifAvailable(ctx context.Context, name string, uid types.UID
 		if err := r.Reader.Get(ctx, client.ObjectKey{Name: name}, &node); err != nil {
 			return client.IgnoreNotFound(err)
 		}
-		view := guard.ViewNode(&node)
-		if by, _ := guard.ReleaseRequest(&view, r.Now()); by != "" || view.UID != uid || !view.Ready {
+		view := kube.ViewNode(&node)
+		if by, _ := kube.ReleaseRequest(&view, r.Now()); by != "" || view.UID != uid || !view.Ready {
 			return errNotAvailable
 		}
 		return do()

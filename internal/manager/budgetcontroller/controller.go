@@ -27,11 +27,11 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/manager/notify"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
-	"github.com/everynode/everynode/internal/nodeguard/guard"
 )
 
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodedisruptionbudgets,verbs=list;watch
@@ -222,7 +222,7 @@ func (r *Reconciler) observeFloors(ctx context.Context, seen *observation, own c
 			seen.floors[b.Name] = b
 			seen.input.Floors = append(seen.input.Floors, budget.ViewFloor(b))
 		} else if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil { // the API server validates selectors
-			seen.input.Foreign = append(seen.input.Foreign, guard.ForeignBudget{Name: b.Name, Selector: selector})
+			seen.input.Foreign = append(seen.input.Foreign, kube.ForeignBudget{Name: b.Name, Selector: selector})
 		}
 	}
 	return nil

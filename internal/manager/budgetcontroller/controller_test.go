@@ -28,10 +28,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
-	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/seal"
 )
 
@@ -361,7 +361,7 @@ func TestHowSeatsEnd(t *testing.T) {
 			pod := w.Place.Seat(budget.CreateSeat{Node: "node-1", NodeUID: "node", Group: "group"})
 			tt.change(pod)
 			w.seatEnded(pod, tt.known)
-			in := budget.Input{Nodes: []budget.Node{{Node: guard.Node{UID: "node"}}}}
+			in := budget.Input{Nodes: []budget.Node{{Node: kube.Node{UID: "node"}}}}
 			if got := w.observeAbsences(&in); len(got) > 0 != tt.want {
 				t.Errorf("absences that were not granted: %v", got)
 			}

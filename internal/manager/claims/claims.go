@@ -18,6 +18,7 @@ import (
 	"golang.org/x/sync/semaphore"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodecondition"
 )
@@ -30,7 +31,7 @@ type Registry struct {
 	// claimed are the nodes that a NodeJob has claimed for runs that have not ended, by the UID of the node.
 	claimed map[types.UID]types.UID
 	// stances are what the budgets allow; nil before the first plan.
-	stances map[types.UID]budget.Stance
+	stances map[types.UID]hold.Stance
 	// answers are what is known of the requirements of budgets, by the name of the budget.
 	answers map[string]budget.Answers
 	// returning are the nodes whose seats are being created.
@@ -134,7 +135,7 @@ func (r *Registry) mustGetSeats(before, now map[types.UID]bool) {
 		if !cloned {
 			r.stances, cloned = maps.Clone(r.stances), true // others read the old one
 		}
-		r.stances[node] = budget.Stance{Message: "another NodeJob has just ended its work on the node, which first gets its seat back"}
+		r.stances[node] = hold.Stance{Message: "another NodeJob has just ended its work on the node, which first gets its seat back"}
 	}
 }
 
@@ -205,7 +206,7 @@ func (r *Registry) Claimed(job types.UID) map[types.UID]bool {
 }
 
 // Stances returns what budgets allow, and false if the manager does not know it yet.
-func (r *Registry) Stances() (map[types.UID]budget.Stance, bool) {
+func (r *Registry) Stances() (map[types.UID]hold.Stance, bool) {
 	if r == nil {
 		return nil, true
 	}
@@ -215,7 +216,7 @@ func (r *Registry) Stances() (map[types.UID]budget.Stance, bool) {
 }
 
 // SetStances stores what budgets allow.
-func (r *Registry) SetStances(stances map[types.UID]budget.Stance) {
+func (r *Registry) SetStances(stances map[types.UID]hold.Stance) {
 	r.mu.Lock()
 	changed := r.stances == nil || !maps.Equal(r.stances, stances)
 	r.stances = stances

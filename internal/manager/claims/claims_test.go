@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodecondition"
@@ -72,7 +73,7 @@ func TestNoNodeIsClaimedWhileItsSeatIsCreated(t *testing.T) {
 func TestANodeGetsItsSeatBeforeAnotherNodeJobTakesIt(t *testing.T) {
 	r := claims.New()
 	r.Report("a", claims.Report{Name: "NodeJob x/a", Holds: map[types.UID]bool{"n": true, "m": true}})
-	old := map[types.UID]budget.Stance{"n": {Allowed: true}, "m": {Allowed: true}}
+	old := map[types.UID]hold.Stance{"n": {Allowed: true}, "m": {Allowed: true}}
 	r.SetStances(old)
 	r.Report("a", claims.Report{Name: "NodeJob x/a", Holds: map[types.UID]bool{"m": true}})
 	now, _ := r.Stances()
@@ -200,7 +201,7 @@ func TestListenersAreSetWhileOthersReport(t *testing.T) {
 		func() { r.OnDisruptions(tell) },
 		func() { r.Report("a", claims.Report{Name: "NodeJob x/a"}) },
 		func() { r.Forget("b") },
-		func() { r.SetStances(map[types.UID]budget.Stance{}) },
+		func() { r.SetStances(map[types.UID]hold.Stance{}) },
 		func() { r.SetAnswers("b", budget.Answers{}) },
 	} {
 		starts.Go(start)
@@ -210,7 +211,7 @@ func TestListenersAreSetWhileOthersReport(t *testing.T) {
 		<-told
 	}
 	r.Report("c", claims.Report{Name: "NodeJob x/c"})
-	r.SetStances(map[types.UID]budget.Stance{"n": {}})
+	r.SetStances(map[types.UID]hold.Stance{"n": {}})
 	if len(told) != 3 {
 		t.Errorf("%d listeners were told, want all 3", len(told))
 	}

@@ -10,6 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/manager/archive"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -26,7 +27,7 @@ func (r observer) observeArchive(seen *observation) {
 
 // openArchive returns the archive for the outputs of a NodeJob; nil if they are not archived. A NodeJob that has them
 // archived does not run without an archive. Only what must follow a run does: rollbacks, and checks after a reboot.
-func (r observer) openArchive(job *v1alpha1.NodeJob) (*archive.Store, *task.Obstacle) {
+func (r observer) openArchive(job *v1alpha1.NodeJob) (*archive.Store, *hold.Why) {
 	if job.Spec.Task.Output.Archive != v1alpha1.ArchiveAlways {
 		return nil, nil
 	}
@@ -39,10 +40,10 @@ func (r observer) openArchive(job *v1alpha1.NodeJob) (*archive.Store, *task.Obst
 	}
 	switch {
 	case errors.Is(err, archive.ErrNone):
-		return nil, &task.Obstacle{Reason: v1alpha1.ReasonArchiveNotConfigured, Message: "spec.task.output.archive is Always, and the installation has no archive: " +
+		return nil, &hold.Why{Reason: v1alpha1.ReasonArchiveNotConfigured, Message: "spec.task.output.archive is Always, and the installation has no archive: " +
 			"nothing starts. Configure one (archive.enabled of the Helm chart, or --archive-dir of the manager), or remove spec.task.output.archive"}
 	case err != nil:
-		return nil, &task.Obstacle{Reason: v1alpha1.ReasonArchiveNotConfigured, Message: "spec.task.output.archive is Always, and the manager cannot use the archive of the installation: " +
+		return nil, &hold.Why{Reason: v1alpha1.ReasonArchiveNotConfigured, Message: "spec.task.output.archive is Always, and the manager cannot use the archive of the installation: " +
 			err.Error() + ". Correct the Secret that is mounted for --archive-dir, by default everynode-archive in the namespace of the manager; the NodeJob continues within two minutes"}
 	}
 	return store, nil

@@ -15,6 +15,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/manager/policies"
 	"github.com/everynode/everynode/internal/nodejob/plan"
@@ -71,7 +72,7 @@ func contentsHash(job *v1alpha1.NodeJob, source task.Source) string {
 	if len(observe.ConfigMapNames(job)) == 0 {
 		return ""
 	}
-	return task.ShortHash(fmt.Sprintf("%q %q %q %q %q", source.Script, source.Check, source.Rollback, source.Expires, source.Files))
+	return kube.ShortHash(fmt.Sprintf("%q %q %q %q %q", source.Script, source.Check, source.Rollback, source.Expires, source.Files))
 }
 
 // undecided returns the result of a pass that ended before its plan.

@@ -27,12 +27,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/reconcile"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/manager/claims"
 	"github.com/everynode/everynode/internal/manager/loop"
 	nodebudget "github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodecondition"
 	"github.com/everynode/everynode/internal/nodejob/plan"
-	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 )
 
@@ -172,7 +172,7 @@ func disruptionsOf(job *v1alpha1.NodeJob, p *plan.Plan) map[types.UID]nodecondit
 // observeConditions notes as an obstacle that spec.publish has a condition, and the manager writes none.
 func (r observer) observeConditions(seen *observation) {
 	if !r.NodeConditions && plan.PublishesConditions(&seen.job.Spec) && seen.job.DeletionTimestamp.IsZero() {
-		seen.input.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonNodeConditionsDisabled, Message: "spec.publish has a condition, and the manager does not write " +
+		seen.input.Obstacle = &hold.Why{Reason: v1alpha1.ReasonNodeConditionsDisabled, Message: "spec.publish has a condition, and the manager does not write " +
 			"node conditions: nothing starts. Allow it (nodeConditions.enabled of the Helm chart, or the component config/node-conditions), or remove the condition from spec.publish"}
 	}
 }

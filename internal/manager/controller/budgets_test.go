@@ -24,6 +24,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/manager/claims"
 	nodebudget "github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/plan"
@@ -91,16 +92,16 @@ func (c *budgeted) reconcile() time.Duration {
 	return result.RequeueAfter
 }
 
-func (c *budgeted) stance(s nodebudget.Stance) {
-	c.Claims.SetStances(map[types.UID]nodebudget.Stance{"node-uid": s})
+func (c *budgeted) stance(s hold.Stance) {
+	c.Claims.SetStances(map[types.UID]hold.Stance{"node-uid": s})
 }
 
 func TestClaims(t *testing.T) {
 	const eviction = "eviction of everynode-system/seat-1 (seat-uid)"
-	seat := nodebudget.Stance{Seat: "seat-1", SeatUID: "seat-uid", Allowed: true}
+	seat := hold.Stance{Seat: "seat-1", SeatUID: "seat-uid", Allowed: true}
 	pods := corev1.Resource("pods")
 	tests := map[string]struct {
-		stance  nodebudget.Stance
+		stance  hold.Stance
 		answer  error
 		before  func(*budgeted)
 		evicted []string
@@ -124,10 +125,10 @@ func TestClaims(t *testing.T) {
 		"another NodeJob has claimed the node": {
 			stance: seat, before: func(c *budgeted) { c.Claims.Claim("other", "node-uid") }, next: claimAgainAfter,
 		},
-		"the budget does not allow it": {stance: nodebudget.Stance{Seat: "seat-1", Message: "no"}, next: recheckAfter},
-		"the node waits for its seat":  {stance: nodebudget.Stance{Message: "no seat"}, next: recheckAfter},
+		"the budget does not allow it": {stance: hold.Stance{Seat: "seat-1", Message: "no"}, next: recheckAfter},
+		"the node waits for its seat":  {stance: hold.Stance{Message: "no seat"}, next: recheckAfter},
 		"a node that counts as unavailable has no seat": {
-			stance: nodebudget.Stance{Allowed: true}, claimed: true, next: atOnce,
+			stance: hold.Stance{Allowed: true}, claimed: true, next: atOnce,
 		},
 	}
 	for name, tt := range tests {
@@ -185,12 +186,12 @@ func TestFewSeatsAreEvictedAtTheSameTime(t *testing.T) {
 		if err := c.Client.Update(t.Context(), c.job); err != nil {
 			t.Fatal(err)
 		}
-		stances := map[types.UID]nodebudget.Stance{}
+		stances := map[types.UID]hold.Stance{}
 		for i := range 12 {
 			node := c.node("n").DeepCopy()
 			node.Name, node.UID, node.ResourceVersion = fmt.Sprint("n", i), types.UID(fmt.Sprint("node-", i)), ""
 			c.create(node)
-			stances[node.UID] = nodebudget.Stance{Seat: "seat-" + node.Name, SeatUID: "seat-uid", Allowed: true}
+			stances[node.UID] = hold.Stance{Seat: "seat-" + node.Name, SeatUID: "seat-uid", Allowed: true}
 		}
 		c.Claims.SetStances(stances)
 		if next := c.reconcile(); next != atOnce {
@@ -211,7 +212,7 @@ const recheckAfter = 10*time.Minute + 10*time.Millisecond
 // What a NodeJob waits for, and since when, is told to the budgets. It keeps its age while claims are refused.
 func TestWaitsAreTold(t *testing.T) {
 	c := newBudgeted(t)
-	refused := nodebudget.Stance{Seat: "seat-1", SeatUID: "seat-uid", Message: "no"}
+	refused := hold.Stance{Seat: "seat-1", SeatUID: "seat-uid", Message: "no"}
 	allowed := refused
 	allowed.Allowed = true
 	c.stance(refused)
@@ -221,7 +222,7 @@ func TestWaitsAreTold(t *testing.T) {
 		t.Errorf("waits (-want +got):\n%s", diff)
 	}
 	c.answer = budget("b")
-	for _, s := range []nodebudget.Stance{allowed, refused} {
+	for _, s := range []hold.Stance{allowed, refused} {
 		c.now = c.now.Add(time.Minute)
 		c.stance(s)
 		c.reconcile()
@@ -242,7 +243,7 @@ func TestWaitsAreTold(t *testing.T) {
 // A NodeJob that waits for budgets is woken when the budgets allow something else, also if that happens during its pass.
 func TestChangedStancesWakeNodeJobsThatWait(t *testing.T) {
 	c := newBudgeted(t)
-	c.stance(nodebudget.Stance{Seat: "seat-1", Message: "no"})
+	c.stance(hold.Stance{Seat: "seat-1", Message: "no"})
 	seen, err := c.observe(t.Context(), c.job, nil)
 	if err != nil {
 		t.Fatal(err)
@@ -268,7 +269,7 @@ func TestChangedStancesWakeNodeJobsThatWait(t *testing.T) {
 	if woken() {
 		t.Error("it is woken, although nothing has changed")
 	}
-	c.stance(nodebudget.Stance{Allowed: true})
+	c.stance(hold.Stance{Allowed: true})
 	if !woken() {
 		t.Error("it is not woken when the stance changes")
 	}
@@ -279,7 +280,7 @@ func TestChangedStancesWakeNodeJobsThatWait(t *testing.T) {
 	c.delete(c.job)
 	c.reconcile()
 	c.reconcile()
-	c.stance(nodebudget.Stance{})
+	c.stance(hold.Stance{})
 	if woken() {
 		t.Error("a NodeJob that does not wait any more is woken")
 	}
@@ -299,7 +300,7 @@ func TestDeletedNodeJobsAreForgotten(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			c := newBudgeted(t)
-			c.stance(nodebudget.Stance{Seat: "seat-1", SeatUID: "seat-uid", Allowed: true})
+			c.stance(hold.Stance{Seat: "seat-1", SeatUID: "seat-uid", Allowed: true})
 			c.reconcile()
 			if len(c.Claims.Holds()) != 1 || !c.Claims.Reported("job-uid") {
 				t.Fatalf("it holds %v", c.Claims.Holds())
@@ -340,7 +341,7 @@ func TestAFreezeEnds(t *testing.T) {
 			JoiningNodes: v1alpha1.JoiningNodesIncluded, ExpiresAt: new(metav1.NewTime(noon.Add(time.Minute))),
 		},
 	})
-	c.stance(nodebudget.Stance{Seat: "seat-1", SeatUID: "seat-uid", Allowed: true})
+	c.stance(hold.Stance{Seat: "seat-1", SeatUID: "seat-uid", Allowed: true})
 	if next := c.reconcile(); next.Truncate(time.Second) != time.Minute || len(c.evicted) > 0 {
 		t.Errorf("the next pass begins after %s, and evictions are %q", next, c.evicted)
 	}

@@ -12,9 +12,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/nodecondition"
-	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/seal"
 )
 
@@ -55,7 +56,7 @@ func strip(key seal.Key, o any) any {
 	case *metav1.PartialObjectMetadata:
 		// The cache holds the metadata of all ConfigMaps and namespaces of the cluster. Only the version is read, and whether
 		// a namespace is allowed, and on which nodes.
-		allowed, nodes := task.AllowsNodeJobs(o.Labels), task.BoundNodesAnnotation(o.Annotations)
+		allowed, nodes := hold.AllowsNodeJobs(o.Labels), hold.BoundNodesAnnotation(o.Annotations)
 		o.ManagedFields, o.Annotations, o.Labels, o.OwnerReferences, o.Finalizers = nil, nil, nil, nil, nil
 		if o.Kind == "Namespace" {
 			o.Annotations = nodes
@@ -72,9 +73,9 @@ func strip(key seal.Key, o any) any {
 // stripNode removes what the plan never reads, above all the list of images. It modifies its argument, which must not
 // be in a cache yet.
 func stripNode(node *corev1.Node) *corev1.Node {
-	node.ManagedFields, node.OwnerReferences, node.Finalizers = task.Cordoner(node), nil, nil
+	node.ManagedFields, node.OwnerReferences, node.Finalizers = kube.Cordoner(node), nil, nil
 	var ready []corev1.NodeCondition
-	if c := task.ReadyCondition(node); c != nil {
+	if c := kube.ReadyCondition(node); c != nil {
 		ready = []corev1.NodeCondition{*c}
 	}
 	node.Spec = corev1.NodeSpec{Taints: node.Spec.Taints, Unschedulable: node.Spec.Unschedulable, ProviderID: node.Spec.ProviderID}

@@ -20,6 +20,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/outcome"
@@ -48,13 +50,13 @@ type content struct {
 	resourceVersion string
 	hashes          task.Hashes
 	// obstacle is why there are none; nil if there are.
-	obstacle *task.Obstacle
+	obstacle *hold.Why
 }
 
 func newContents() contents { return contents{seen: map[contentKey]content{}} }
 
 // of returns the hashes of the objects of a NodeJob, or why one of them cannot be used.
-func (c *contents) of(ctx context.Context, r observer, job client.ObjectKey, contents []task.Content) ([]task.Hashes, *task.Obstacle, error) {
+func (c *contents) of(ctx context.Context, r observer, job client.ObjectKey, contents []task.Content) ([]task.Hashes, *hold.Why, error) {
 	var hashes []task.Hashes
 	for _, content := range contents {
 		is, err := c.get(ctx, r, contentKey{job, content})
@@ -121,7 +123,7 @@ func (r *shell) fetchContents(ctx context.Context, keys []contentKey) ([]content
 		all[i] = is
 		switch {
 		case is.obstacle != nil:
-			all[i].obstacle = &task.Obstacle{Reason: is.obstacle.Reason, Message: key.Field() + ": " + is.obstacle.Message}
+			all[i].obstacle = &hold.Why{Reason: is.obstacle.Reason, Message: key.Field() + ": " + is.obstacle.Message}
 		case key.File != "":
 			all[i].obstacle = observe.UnusableFiles(key.job.Namespace, key.Content, labels, data)
 			all[i].hashes = r.contents.folder(key, is.hashes, data)
@@ -157,7 +159,7 @@ func (r *shell) fetchObject(ctx context.Context, key contentKey) (is content, la
 		if obstacle := missing(key, err, cmp.Or(r.Own.Pod.Namespace, ownNamespace)); obstacle != nil {
 			return content{obstacle: obstacle}, nil, nil, nil
 		}
-		hashes := task.Hashes{Content: task.ContentHash(secret.UID, secret.Data), Salt: task.ShortHash(string(secret.UID))}
+		hashes := task.Hashes{Content: task.ContentHash(secret.UID, secret.Data), Salt: kube.ShortHash(string(secret.UID))}
 		return content{hashes: hashes}, nil, secret.Data, wrapGet("Secret", key.Name, err)
 	}
 	var configMap corev1.ConfigMap
@@ -180,27 +182,27 @@ func wrapGet(kind, name string, err error) error {
 
 // unnamed returns the obstacle for a name that no object can have. The object is not requested, and the name is not
 // part of a command that a user may copy.
-func unnamed(key contentKey) *task.Obstacle {
+func unnamed(key contentKey) *hold.Why {
 	reason := v1alpha1.ReasonConfigMapNotFound
 	if key.Kind == v1alpha1.ContentSecret {
 		reason = v1alpha1.ReasonSecretNotFound
 	}
-	return &task.Obstacle{Reason: reason, Message: fmt.Sprintf("no %s can have the name %s. Correct it", key.Kind, strconv.Quote(outcome.CleanHead(key.Name, 80)))}
+	return &hold.Why{Reason: reason, Message: fmt.Sprintf("no %s can have the name %s. Correct it", key.Kind, strconv.Quote(outcome.CleanHead(key.Name, 80)))}
 }
 
 // missing returns the obstacle that the user has to remove; nil if there is none. manager is the namespace of the
 // manager's ServiceAccount.
-func missing(key contentKey, err error, manager string) *task.Obstacle {
+func missing(key contentKey, err error, manager string) *hold.Why {
 	where := fmt.Sprintf("%s %s/%s", key.Kind, key.job.Namespace, key.Name)
 	switch {
 	case apierrors.IsNotFound(err) && key.Kind == v1alpha1.ContentSecret:
-		return &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound,
+		return &hold.Why{Reason: v1alpha1.ReasonSecretNotFound,
 			Message: fmt.Sprintf("%s does not exist. Create it; the NodeJob continues within %d s", where, pollSeconds)}
 	case apierrors.IsNotFound(err):
-		return &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound,
+		return &hold.Why{Reason: v1alpha1.ReasonConfigMapNotFound,
 			Message: fmt.Sprintf("%s does not exist. Create it; the NodeJob then continues automatically", where)}
 	case apierrors.IsForbidden(err) && key.Kind == v1alpha1.ContentSecret:
-		return &task.Obstacle{Reason: v1alpha1.ReasonSecretForbidden,
+		return &hold.Why{Reason: v1alpha1.ReasonSecretForbidden,
 			Message: fmt.Sprintf("the manager may not read %s. Allow it with: kubectl -n %[2]s create role everynode-%[3]s --verb=get --resource=secrets --resource-name=%[3]s && kubectl -n %[2]s create rolebinding everynode-%[3]s --role=everynode-%[3]s --serviceaccount=%[4]s:everynode-manager; the NodeJob continues within %[5]d s",
 				where, key.job.Namespace, key.Name, manager, pollSeconds)}
 	}
@@ -235,7 +237,7 @@ func (c *contents) set(key contentKey, is content) bool {
 	return was.hashes != is.hashes || reasonOf(was.obstacle) != reasonOf(is.obstacle)
 }
 
-func reasonOf(o *task.Obstacle) string {
+func reasonOf(o *hold.Why) string {
 	if o == nil {
 		return ""
 	}

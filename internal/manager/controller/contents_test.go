@@ -265,7 +265,7 @@ func TestContentObstaclesSayHowToFixThem(t *testing.T) {
 			if err != nil || obstacle == nil {
 				t.Fatalf("%+v, %v", obstacle, err)
 			}
-			if diff := cmp.Diff(tt.want, obstacle.Message); diff != "" || obstacle.Reason != tt.wantReason || !obstacle.RetryAt.IsZero() {
+			if diff := cmp.Diff(tt.want, obstacle.Message); diff != "" || obstacle.Reason != tt.wantReason || !obstacle.Until.IsZero() {
 				t.Errorf("%+v, message (-want +got):\n%s", obstacle, diff)
 			}
 		})

@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/manager/notify"
 	"github.com/everynode/everynode/internal/nodejob/plan"
@@ -87,7 +88,7 @@ func (r *Reconciler) Reconcile(ctx context.Context, req ctrl.Request) (ctrl.Resu
 }
 
 // pass runs one pass: it observes, plans, applies and reports. noRoom is why nothing starts, if it is known before.
-func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob, noRoom *task.Obstacle) (ctrl.Result, error) {
+func (r *Reconciler) pass(ctx context.Context, job *v1alpha1.NodeJob, noRoom *hold.Why) (ctrl.Result, error) {
 	began := r.Now()
 	seen, err := r.observe(ctx, job, noRoom)
 	if err != nil {

@@ -90,7 +90,7 @@ func (t *nodeProblems) note(job client.ObjectKey, node types.UID, reason, messag
 
 func (n *nodeTroubles) note(node types.UID, reason, message string, now time.Time, first, longest time.Duration) {
 	met, ok := n.met[node]
-	if !ok || now.After(met.RetryAt.Add(longestIdle)) { // nothing was tried meanwhile
+	if !ok || now.After(met.Until.Add(longestIdle)) { // nothing was tried meanwhile
 		met = &trouble{NodeProblem: plan.NodeProblem{Since: now}}
 		n.met[node] = met
 	}
@@ -99,7 +99,7 @@ func (n *nodeTroubles) note(node types.UID, reason, message string, now time.Tim
 	}
 	met.wait = max(first, min(2*met.wait, longest))
 	met.TriedAt = now
-	met.Message, met.RetryAt = outcome.CleanHead(message, maxTrouble), now.Add(met.wait)
+	met.Message, met.Until = outcome.CleanHead(message, maxTrouble), now.Add(met.wait)
 	n.fresh = true
 }
 

@@ -95,7 +95,7 @@ func testTakenPodName(t *testing.T, owners []metav1.OwnerReference) {
 	met := r.problems.on(jobName, "", []plan.Node{{UID: "a-uid"}, {UID: "b-uid"}})
 	want := "pod ns/" + foreign.Name + " on node evil has the name of the next attempt's pod"
 	if got := met["a-uid"]; len(met) != 1 || got.Reason != v1alpha1.ReasonPodNameTaken || !strings.HasPrefix(got.Message, want) ||
-		!got.RetryAt.After(noon) {
+		!got.Until.After(noon) {
 		t.Errorf("node problems %+v, want on a: %s", met, want)
 	}
 	if owners == nil { // otherwise the manager has deleted it
@@ -388,7 +388,7 @@ func TestARecordThatIsRemovedRepeatedlyDelaysTheNextRun(t *testing.T) {
 		tr.ended(jobName, "a", "rev", "", now)
 		tr.begins(jobName, "a", "rev", "", now.Add(time.Second))
 		met := tr.on(jobName, "", nodes)["a"]
-		waits = append(waits, fmt.Sprint(met.RetryAt.Sub(now.Add(time.Second)) > 0))
+		waits = append(waits, fmt.Sprint(met.Until.Sub(now.Add(time.Second)) > 0))
 		now = now.Add(time.Minute)
 	}
 	if got := strings.Join(waits, " "); got != "false false true true true" {

@@ -14,14 +14,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/nodejob/plan"
-	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // idleObstacle returns why nothing is done for a NodeJob: its namespace is not allowed, and it was never served. It returns nil
 // for all others. One that was served ends in the usual way.
-func (r observer) idleObstacle(ctx context.Context, job *v1alpha1.NodeJob) (*task.Obstacle, error) {
+func (r observer) idleObstacle(ctx context.Context, job *v1alpha1.NodeJob) (*hold.Why, error) {
 	if job.Status.Revision != "" || !job.DeletionTimestamp.IsZero() {
 		return nil, nil
 	}
@@ -43,7 +43,7 @@ func (r observer) idleObstacle(ctx context.Context, job *v1alpha1.NodeJob) (*tas
 }
 
 // idle only reports a NodeJob, and deletes its metrics. It reads neither nodes nor other NodeJobs.
-func (r *Reconciler) idle(ctx context.Context, job *v1alpha1.NodeJob, why *task.Obstacle) (ctrl.Result, error) {
+func (r *Reconciler) idle(ctx context.Context, job *v1alpha1.NodeJob, why *hold.Why) (ctrl.Result, error) {
 	name, now := client.ObjectKeyFromObject(job), r.Now()
 	r.Metrics.forget(name)
 	r.tellIdle(job)
@@ -51,8 +51,8 @@ func (r *Reconciler) idle(ctx context.Context, job *v1alpha1.NodeJob, why *task.
 	status.ControllerState.Seal = job.Status.ControllerState.Seal
 	report := r.Metrics.notServed.Add(name)
 	result := ctrl.Result{}
-	if !why.RetryAt.IsZero() {
-		result.RequeueAfter = why.RetryAt.Sub(now)
+	if !why.Until.IsZero() {
+		result.RequeueAfter = why.Until.Sub(now)
 	}
 	if !report || equality.Semantic.DeepEqual(job.Status, status) {
 		return result, nil
@@ -83,12 +83,12 @@ func (r *shell) whole(ctx context.Context, job *v1alpha1.NodeJob) (*v1alpha1.Nod
 const roomAgain = time.Minute
 
 // noRoom returns the obstacle of a NodeJob for whose spec there is no room; nil if there is.
-func (r *shell) noRoom(job *v1alpha1.NodeJob) *task.Obstacle {
+func (r *shell) noRoom(job *v1alpha1.NodeJob) *hold.Why {
 	if !r.Room.LacksRoom(job) {
 		return nil
 	}
-	return &task.Obstacle{
-		Reason: v1alpha1.ReasonNamespaceFull, RetryAt: r.Now().Add(roomAgain),
+	return &hold.Why{
+		Reason: v1alpha1.ReasonNamespaceFull, Until: r.Now().Add(roomAgain),
 		Message: fmt.Sprintf("nothing starts, because the specs of the NodeJobs of namespace %s have more than %d MiB together. Delete NodeJobs that are not needed, or put large content into an image or a ConfigMap (spec.task.files)",
 			job.Namespace, loop.MaxSpecs>>20),
 	}

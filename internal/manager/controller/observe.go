@@ -16,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/manager/archive"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -53,7 +54,7 @@ type joiningNode struct {
 }
 
 // observe collects everything that the plan reads. It does not copy objects of the cache, and does not modify them.
-func (r observer) observe(ctx context.Context, job *v1alpha1.NodeJob, noRoom *task.Obstacle) (observation, error) {
+func (r observer) observe(ctx context.Context, job *v1alpha1.NodeJob, noRoom *hold.Why) (observation, error) {
 	now := r.Now()
 	seen := observation{job: job, joining: map[string]joiningNode{}}
 	source, obstacle, err := r.source(ctx, job)

@@ -13,8 +13,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/plan"
-	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 )
 
@@ -98,11 +98,11 @@ func TestRefusedPodsAreReadFromTheStatus(t *testing.T) {
 	}
 	tests := map[string]struct {
 		job  *v1alpha1.NodeJob
-		want *task.Obstacle
+		want *hold.Why
 	}{
 		"a refused pod": {
 			told(1, v1alpha1.ReasonPodForbidden),
-			&task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "why"},
+			&hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "why"},
 		},
 		"an obstacle that the plan finds itself": {told(1, v1alpha1.ReasonNodesFailed), nil},
 		"an obstacle of an earlier spec":         {told(0, v1alpha1.ReasonPodForbidden), nil},

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
@@ -103,7 +104,7 @@ func TestAPollReadsABoundedNumberOfSecrets(t *testing.T) {
 			}
 			forbidden := contentKey{readable.job, task.Content{Kind: v1alpha1.ContentSecret, Name: fmt.Sprint("forbidden-", i)}}
 			r.contents.seen[readable] = content{hashes: task.Hashes{Content: "old"}}
-			r.contents.seen[forbidden] = content{obstacle: &task.Obstacle{Reason: v1alpha1.ReasonSecretForbidden}}
+			r.contents.seen[forbidden] = content{obstacle: &hold.Why{Reason: v1alpha1.ReasonSecretForbidden}}
 		}
 	}
 	seen := map[string]int{}

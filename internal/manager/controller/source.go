@@ -17,13 +17,14 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 )
 
 // source resolves the NodeJob's scripts. A problem that the user has to fix is returned as an obstacle. It needs no
 // retry, because the change of the ConfigMap triggers a pass.
-func (r observer) source(ctx context.Context, job *v1alpha1.NodeJob) (task.Source, *task.Obstacle, error) {
+func (r observer) source(ctx context.Context, job *v1alpha1.NodeJob) (task.Source, *hold.Why, error) {
 	if obstacle, err := r.namespaceGoes(ctx, job); err != nil || obstacle != nil {
 		return task.Source{}, obstacle, err
 	}
@@ -32,7 +33,7 @@ func (r observer) source(ctx context.Context, job *v1alpha1.NodeJob) (task.Sourc
 		Script: func(field string, ref v1alpha1.ConfigMapKeyRef) (string, bool, error) {
 			return r.scripts.get(ctx, r, scriptField{client.ObjectKeyFromObject(job), field}, ref)
 		},
-		Contents: func(contents []task.Content) ([]task.Hashes, *task.Obstacle, error) {
+		Contents: func(contents []task.Content) ([]task.Hashes, *hold.Why, error) {
 			return r.contents.of(ctx, r, client.ObjectKeyFromObject(job), contents)
 		},
 	})
@@ -40,7 +41,7 @@ func (r observer) source(ctx context.Context, job *v1alpha1.NodeJob) (task.Sourc
 
 // namespaceGoes returns the obstacle of a NodeJob that must be rolled back in a namespace that is terminating: no pod
 // can be created there, and the ConfigMap of the rollback script may be deleted.
-func (r observer) namespaceGoes(ctx context.Context, job *v1alpha1.NodeJob) (*task.Obstacle, error) {
+func (r observer) namespaceGoes(ctx context.Context, job *v1alpha1.NodeJob) (*hold.Why, error) {
 	if job.DeletionTimestamp.IsZero() || job.Spec.DeletionPolicy != v1alpha1.DeletionRollback {
 		return nil, nil
 	}
@@ -52,7 +53,7 @@ func (r observer) namespaceGoes(ctx context.Context, job *v1alpha1.NodeJob) (*ta
 	case err == nil && namespace.DeletionTimestamp.IsZero():
 		return nil, nil
 	}
-	return &task.Obstacle{
+	return &hold.Why{
 		Reason:  v1alpha1.ReasonNamespaceTerminating,
 		Message: fmt.Sprintf("namespace %s is being deleted, and no pod can be made in it", job.Namespace),
 	}, nil

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 	"github.com/everynode/everynode/internal/script"
@@ -23,23 +24,23 @@ import (
 func TestScriptsThatLinuxRejects(t *testing.T) {
 	tests := map[string]struct {
 		script, check, rollback string
-		want                    *task.Obstacle
+		want                    *hold.Why
 	}{
 		"the longest that fits": {
 			script:   strings.Repeat("#", 65536),
 			check:    strings.Repeat("#", 65536),
 			rollback: strings.Repeat("#", 65536),
 		},
-		"as many characters of two bytes": {script: strings.Repeat("ä", 65536), want: &task.Obstacle{
+		"as many characters of two bytes": {script: strings.Repeat("ä", 65536), want: &hold.Why{
 			Reason:  v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template",
 		}},
-		"a zero byte": {script: "echo \x00", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+		"a zero byte": {script: "echo \x00", want: &hold.Why{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script contains a zero byte, which an environment variable cannot contain. Remove it"}},
 		"a check script that is too long": {
 			script: "true",
 			check:  strings.Repeat("ä", 65536),
-			want: &task.Obstacle{
+			want: &hold.Why{
 				Reason:  v1alpha1.ReasonInvalidScript,
 				Message: "spec.task.check.script has 131072 bytes, of which 65536 are allowed. Put large files into an image and use spec.task.template",
 			},
@@ -47,20 +48,20 @@ func TestScriptsThatLinuxRejects(t *testing.T) {
 		"a rollback script that is too long": {
 			script:   "true",
 			rollback: "echo \x00",
-			want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			want: &hold.Why{Reason: v1alpha1.ReasonInvalidScript,
 				Message: "spec.rollback.script contains a zero byte, which an environment variable cannot contain. Remove it"},
 		},
-		"Windows line endings": {script: "#!/bin/sh\r\ntrue\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+		"Windows line endings": {script: "#!/bin/sh\r\ntrue\r\n", want: &hold.Why{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script " + script.Problem("\r\n")}},
-		"a check with Windows line endings": {script: "true", check: "true\r\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+		"a check with Windows line endings": {script: "true", check: "true\r\n", want: &hold.Why{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.check.script " + script.Problem("\r\n")}},
 		"a rollback with Windows line endings": {
 			script:   "true",
 			rollback: "true\r\n",
-			want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+			want: &hold.Why{Reason: v1alpha1.ReasonInvalidScript,
 				Message: "spec.rollback.script " + script.Problem("\r\n")},
 		},
-		"a byte order mark": {script: "\ufeff#!/bin/bash\n", want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+		"a byte order mark": {script: "\ufeff#!/bin/bash\n", want: &hold.Why{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.script " + script.Problem("\ufeff")}},
 	}
 	for name, tt := range tests {
@@ -88,10 +89,10 @@ func TestVariablesThatLinuxRejects(t *testing.T) {
 	const most = 128<<10 - len("BIG=") - 1
 	for name, tt := range map[string]struct {
 		size int
-		want *task.Obstacle
+		want *hold.Why
 	}{
 		"the longest that fits": {size: most},
-		"a longer one": {size: most + 1, want: &task.Obstacle{Reason: v1alpha1.ReasonInvalidScript,
+		"a longer one": {size: most + 1, want: &hold.Why{Reason: v1alpha1.ReasonInvalidScript,
 			Message: "spec.task.env: BIG has 131068 bytes, of which 131067 are allowed, since Linux starts no program with a longer variable. Put the value into a file, or split it"}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -134,14 +135,14 @@ func TestSource(t *testing.T) {
 			job.DeletionTimestamp, job.Spec.DeletionPolicy = &now, policy
 		}
 	}
-	missing := func(name string) *task.Obstacle {
-		return &task.Obstacle{
+	missing := func(name string) *hold.Why {
+		return &hold.Why{
 			Reason:  v1alpha1.ReasonConfigMapNotFound,
 			Message: "spec." + name + ".scriptFrom: ConfigMap ns/" + name + " does not exist. Create it; the NodeJob then continues automatically",
 		}
 	}
-	unlabeled := func(name string) *task.Obstacle {
-		return &task.Obstacle{
+	unlabeled := func(name string) *hold.Why {
+		return &hold.Why{
 			Reason: v1alpha1.ReasonConfigMapNotLabeled,
 			Message: "spec." + name + ".scriptFrom: ConfigMap ns/" + name + " does not have the label that lets NodeJobs run its content as root. " +
 				"Check its content, and add the label: kubectl -n ns label configmap " + name + " everynode.dev/script=true",
@@ -155,7 +156,7 @@ func TestSource(t *testing.T) {
 		unlabeled []string
 		want      task.Source
 		// wantObstacle is why nothing may start.
-		wantObstacle *task.Obstacle
+		wantObstacle *hold.Why
 	}{
 		"all exist": {job: job(), want: all},
 		"without a rollback": {
@@ -193,7 +194,7 @@ func TestSource(t *testing.T) {
 		},
 		"a terminating namespace needs no rollback": {
 			job: job(deleted(v1alpha1.DeletionRollback), func(j *v1alpha1.NodeJob) { j.Namespace = "gone" }),
-			wantObstacle: &task.Obstacle{
+			wantObstacle: &hold.Why{
 				Reason:  v1alpha1.ReasonNamespaceTerminating,
 				Message: "namespace gone is being deleted, and no pod can be made in it",
 			},

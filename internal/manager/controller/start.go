@@ -19,6 +19,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
@@ -172,11 +173,11 @@ func (r starter) judgeSort(job *v1alpha1.NodeJob, refusals *loop.Refusals, errs 
 }
 
 // refusalOf returns why pods of that kind are rejected.
-func (r starter) refusalOf(job *v1alpha1.NodeJob, start *plan.Start) task.Obstacle {
+func (r starter) refusalOf(job *v1alpha1.NodeJob, start *plan.Start) hold.Why {
 	if o := r.refusalsFor(isRunner(job, start)).Of(job); o != nil {
 		return *o
 	}
-	return task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the pod"}
+	return hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses the pod"}
 }
 
 // start creates the pod of an attempt. If it already exists and is ours, that is a success: the name identifies the

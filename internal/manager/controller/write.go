@@ -17,9 +17,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 )
 
@@ -83,7 +83,7 @@ func (r writer) patchNode(ctx context.Context, name string, patch []byte) error 
 // checkRuns returns errRaced for a pod that has ended, although the cache does not show that: its watch may be interrupted. It asks the API
 // server, so it is only called if the outcome of a pod is decided without its end.
 func (r writer) checkRuns(ctx context.Context, namespace string, pod plan.Pod) error {
-	if pod.UID == "" || pod.Exit != nil || task.PodEnded(pod.Phase) {
+	if pod.UID == "" || pod.Exit != nil || kube.PodEnded(pod.Phase) {
 		return nil
 	}
 	var live corev1.Pod
@@ -91,7 +91,7 @@ func (r writer) checkRuns(ctx context.Context, namespace string, pod plan.Pod) e
 	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("getting pod %s: %w", pod.Name, err)
 	}
-	if err == nil && live.UID == pod.UID && task.PodEnded(live.Status.Phase) {
+	if err == nil && live.UID == pod.UID && kube.PodEnded(live.Status.Phase) {
 		r.written.rememberPod(stripPod(r.Options.Key, &live), r.Now())
 		return errRaced
 	}

@@ -18,6 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client/interceptor"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/seal"
 )
@@ -127,7 +128,7 @@ func TestRefusalsAreRememberedByNode(t *testing.T) {
 		g,
 	)
 	seen := &observation{guard: g}
-	nodes := []guard.Node{{Name: "n1"}, {Name: "n2"}}
+	nodes := []kube.Node{{Name: "n1"}, {Name: "n2"}}
 	actions := []guard.Action{
 		guard.CreateCompanion{Node: "n1", Name: "a"}, guard.CreateCompanion{Node: "n2", Name: "b"},
 		guard.CreateCheck{Node: "n1", Name: "c"}, guard.CreateCheck{Node: "n2", Name: "d"},

@@ -19,9 +19,10 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/nodeguard/guard"
-	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // observation is what one pass observes.
@@ -60,7 +61,7 @@ func (r *Reconciler) live() origin {
 
 // around is what all NodeGuards of a pass observe alike.
 type around struct {
-	nodes  []guard.Node
+	nodes  []kube.Node
 	guards []*v1alpha1.NodeGuard
 	seats  map[types.UID]bool
 }
@@ -123,7 +124,7 @@ func (r *Reconciler) observeCluster(ctx context.Context, from origin) (*around, 
 		return nil, fmt.Errorf("listing nodes: %w", err)
 	}
 	for i := range nodes.Items {
-		what.nodes = append(what.nodes, guard.ViewNode(&nodes.Items[i]))
+		what.nodes = append(what.nodes, kube.ViewNode(&nodes.Items[i]))
 	}
 	var err error
 	if what.guards, err = r.listNodeGuards(ctx, from.nodes); err != nil || r.Seats == nil {
@@ -168,7 +169,7 @@ func (r *Reconciler) observeMade(ctx context.Context, g *v1alpha1.NodeGuard, fro
 }
 
 // obstacle returns the nodes that the namespace of a NodeGuard may use, and why the NodeGuard is not served; nil if it is.
-func (r *Reconciler) obstacle(ctx context.Context, g *v1alpha1.NodeGuard) (labels.Selector, *task.Obstacle, error) {
+func (r *Reconciler) obstacle(ctx context.Context, g *v1alpha1.NodeGuard) (labels.Selector, *hold.Why, error) {
 	nodes, o, err := r.namespaces().Check(ctx, g.Namespace, g.Status.Conditions)
 	if o != nil || err != nil || !g.DeletionTimestamp.IsZero() {
 		return nodes, o, err
@@ -338,7 +339,7 @@ func (o *observation) add(m made) {
 	}
 	for i := range m.foreign {
 		if selector, err := metav1.LabelSelectorAsSelector(m.foreign[i].Spec.Selector); err == nil {
-			o.input.Foreign = append(o.input.Foreign, guard.ForeignBudget{Name: m.foreign[i].Name, Selector: selector})
+			o.input.Foreign = append(o.input.Foreign, kube.ForeignBudget{Name: m.foreign[i].Name, Selector: selector})
 		}
 	}
 }

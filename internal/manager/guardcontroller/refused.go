@@ -11,9 +11,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/manager/loop"
-	"github.com/everynode/everynode/internal/nodeguard/guard"
-	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // refusedOn remembers for which nodes of a NodeGuard the API server rejected pods, because policies can reject the pods
@@ -68,7 +68,7 @@ func (r *refusedOn) check(g *v1alpha1.NodeGuard, node string, err error, now tim
 }
 
 // of returns what the plan reads of both. It forgets nodes that no longer exist.
-func (r *refusedOn) of(g *v1alpha1.NodeGuard, nodes []guard.Node) (companions map[string]time.Time, checks map[string]*task.Obstacle) {
+func (r *refusedOn) of(g *v1alpha1.NodeGuard, nodes []kube.Node) (companions map[string]time.Time, checks map[string]*hold.Why) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	name := client.ObjectKeyFromObject(g)
@@ -81,7 +81,7 @@ func (r *refusedOn) of(g *v1alpha1.NodeGuard, nodes []guard.Node) (companions ma
 	}
 	maps.DeleteFunc(r.companions[name], func(node string, _ time.Time) bool { return !there[node] })
 	maps.DeleteFunc(r.checks[name], func(node string, _ *loop.Refusals) bool { return !there[node] })
-	checks = map[string]*task.Obstacle{}
+	checks = map[string]*hold.Why{}
 	for node, known := range r.checks[name] {
 		if o := known.Of(g); o != nil {
 			checks[node] = o

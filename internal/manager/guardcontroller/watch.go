@@ -26,6 +26,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/source"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/manager/notify"
 	"github.com/everynode/everynode/internal/nodeguard/guard"
@@ -182,7 +183,7 @@ func (r *Reconciler) overwritten() predicate.Predicate {
 
 // nodeChanges passes changes of what the plan reads of a node, but no heartbeats.
 var nodeChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	before, after := guard.ViewNode(e.ObjectOld.(*corev1.Node)), guard.ViewNode(e.ObjectNew.(*corev1.Node))
+	before, after := kube.ViewNode(e.ObjectOld.(*corev1.Node)), kube.ViewNode(e.ObjectNew.(*corev1.Node))
 	before.ResourceVersion = after.ResourceVersion
 	return !equality.Semantic.DeepEqual(before, after)
 }}

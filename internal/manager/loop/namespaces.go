@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/predicate"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // Namespaces says in which namespaces the manager serves NodeJobs and NodeGuards.
@@ -32,7 +32,7 @@ type Namespaces struct {
 // Check returns the obstacle of an object whose namespace is not allowed, and nil if it is, with the nodes that it is limited to; nil for
 // all. conditions are those of the object: while they do not say so yet, the API server decides, because the cache may not show a new
 // namespace yet, and a status that is wrong for a moment would fail a deployment that waits for it.
-func (n Namespaces) Check(ctx context.Context, namespace string, conditions []metav1.Condition) (labels.Selector, *task.Obstacle, error) {
+func (n Namespaces) Check(ctx context.Context, namespace string, conditions []metav1.Condition) (labels.Selector, *hold.Why, error) {
 	cached := metadataOf(namespace)
 	err := n.Cache.Get(ctx, client.ObjectKeyFromObject(cached), cached)
 	stalled := meta.FindStatusCondition(conditions, v1alpha1.ConditionStalled)
@@ -42,7 +42,7 @@ func (n Namespaces) Check(ctx context.Context, namespace string, conditions []me
 	case err == nil && n.allows(cached):
 		return nodesOf(cached)
 	case err == nil && stalled != nil && stalled.Reason == v1alpha1.ReasonNamespaceNotAllowed:
-		return nil, task.NamespaceNotAllowed(namespace), nil
+		return nil, hold.NamespaceNotAllowed(namespace), nil
 	}
 	// The nodes too: the cache may be from before the write that has set the label and the annotation.
 	live := metadataOf(namespace)
@@ -55,7 +55,7 @@ func (n Namespaces) Check(ctx context.Context, namespace string, conditions []me
 	case n.allows(live):
 		return nodesOf(live)
 	}
-	return nil, task.NamespaceNotAllowed(namespace), nil
+	return nil, hold.NamespaceNotAllowed(namespace), nil
 }
 
 // Allowed reports whether a namespace is allowed, and the nodes that it is limited to, according to the cache; nil for all.
@@ -64,16 +64,16 @@ func (n Namespaces) Allowed(ctx context.Context, namespace string) (labels.Selec
 	if err := n.Cache.Get(ctx, client.ObjectKeyFromObject(cached), cached); err != nil || !n.allows(cached) {
 		return nil, err != nil && !n.Required
 	}
-	nodes, obstacle := task.AllowedNodes(namespace, cached.Annotations)
+	nodes, obstacle := hold.AllowedNodes(namespace, cached.Annotations)
 	return nodes, obstacle == nil
 }
 
 func (n Namespaces) allows(namespace *metav1.PartialObjectMetadata) bool {
-	return !n.Required || task.AllowsNodeJobs(namespace.Labels)
+	return !n.Required || hold.AllowsNodeJobs(namespace.Labels)
 }
 
-func nodesOf(namespace *metav1.PartialObjectMetadata) (labels.Selector, *task.Obstacle, error) {
-	nodes, obstacle := task.AllowedNodes(namespace.Name, namespace.Annotations)
+func nodesOf(namespace *metav1.PartialObjectMetadata) (labels.Selector, *hold.Why, error) {
+	nodes, obstacle := hold.AllowedNodes(namespace.Name, namespace.Annotations)
 	if obstacle != nil {
 		return nil, obstacle, nil // nothing starts, and what exists stays as it is, as in a namespace that is not allowed
 	}
@@ -89,6 +89,6 @@ func metadataOf(namespace string) *metav1.PartialObjectMetadata {
 
 // AllowedChanged passes the changes of a namespace after which it is allowed, or no longer, or limited to other nodes.
 var AllowedChanged = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return task.AllowsNodeJobs(e.ObjectOld.GetLabels()) != task.AllowsNodeJobs(e.ObjectNew.GetLabels()) ||
-		!maps.Equal(task.BoundNodesAnnotation(e.ObjectOld.GetAnnotations()), task.BoundNodesAnnotation(e.ObjectNew.GetAnnotations()))
+	return hold.AllowsNodeJobs(e.ObjectOld.GetLabels()) != hold.AllowsNodeJobs(e.ObjectNew.GetLabels()) ||
+		!maps.Equal(hold.BoundNodesAnnotation(e.ObjectOld.GetAnnotations()), hold.BoundNodesAnnotation(e.ObjectNew.GetAnnotations()))
 }}

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/outcome"
 )
 
@@ -62,7 +62,7 @@ type refusal struct {
 	uid        types.UID
 	generation int64
 	wait       time.Duration
-	is         task.Obstacle
+	is         hold.Why
 }
 
 // isOf reports whether the rejection is for the current generation of the object: a change of its spec may have fixed
@@ -77,7 +77,7 @@ func NewRefusals(words Words) *Refusals {
 }
 
 // Of returns what was last rejected for an object; nil if nothing was, or the object has changed since.
-func (r *Refusals) Of(o client.Object) *task.Obstacle {
+func (r *Refusals) Of(o client.Object) *hold.Why {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	known, ok := r.of[client.ObjectKeyFromObject(o)]
@@ -98,8 +98,8 @@ func (r *Refusals) Clear(name client.ObjectKey) {
 func (r *Refusals) Soon(name client.ObjectKey, now time.Time) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	if known, ok := r.of[name]; ok && known.is.RetryAt.After(now) {
-		known.wait, known.is.RetryAt = 0, now
+	if known, ok := r.of[name]; ok && known.is.Until.After(now) {
+		known.wait, known.is.Until = 0, now
 		r.of[name] = known
 	}
 }
@@ -164,7 +164,7 @@ func (r *Refusals) note(o client.Object, err error, now time.Time) {
 		uid:        o.GetUID(),
 		generation: o.GetGeneration(),
 		wait:       wait,
-		is:         task.Obstacle{Reason: reason, Message: message, RetryAt: now.Add(wait)},
+		is:         hold.Why{Reason: reason, Message: message, Until: now.Add(wait)},
 	}
 }
 
@@ -213,7 +213,7 @@ func reasonOfAnswer(err error) (reason string, remedy func(w *Words, o client.Ob
 		}
 	case apierrors.IsForbidden(err) && missingAccount.MatchString(err.Error()):
 		return v1alpha1.ReasonServiceAccountNotFound, func(w *Words, o client.Object) string {
-			return task.CreateServiceAccount(o.GetNamespace(), missingAccount.FindStringSubmatch(err.Error())[1], cmp.Or(w.template(o), w.Field))
+			return hold.CreateServiceAccount(o.GetNamespace(), missingAccount.FindStringSubmatch(err.Error())[1], cmp.Or(w.template(o), w.Field))
 		}
 	case apierrors.IsForbidden(err):
 		return v1alpha1.ReasonPodForbidden, func(w *Words, o client.Object) string {

@@ -18,7 +18,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 var noon = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -44,13 +44,13 @@ func terminating(why string) error {
 func TestRefusals(t *testing.T) {
 	tests := map[string]struct {
 		err  error
-		want *task.Obstacle
+		want *hold.Why
 	}{
 		"Pod Security": {
 			forbidden(
 				`violates PodSecurity "restricted:latest": privileged (container "task" must not set securityContext.privileged=true)`,
 			),
-			&task.Obstacle{
+			&hold.Why{
 				Reason: v1alpha1.ReasonPodForbidden,
 				Message: `the API server refuses the task's pod in namespace ns: violates PodSecurity "restricted:latest": privileged ` +
 					`(container "task" must not set securityContext.privileged=true). A task is root on its node: keep NodeJobs in a namespace of their own and allow it there with: ` +
@@ -59,7 +59,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"a quota": {
 			forbidden("exceeded quota: pods, requested: pods=1, used: pods=10, limited: pods=10"),
-			&task.Obstacle{
+			&hold.Why{
 				Reason: v1alpha1.ReasonPodForbidden,
 				Message: "the API server refuses the task's pod in namespace ns: exceeded quota: pods, requested: pods=1, used: pods=10, limited: pods=10. " +
 					"Allow it in namespace ns (quota, limits, admission policies), or move the NodeJob to a namespace that does",
@@ -67,7 +67,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"a namespace without its service account": {
 			forbidden(`error looking up service account ns/default: serviceaccount "default" not found`),
-			&task.Obstacle{
+			&hold.Why{
 				Reason: v1alpha1.ReasonServiceAccountNotFound,
 				Message: `the API server refuses the task's pod in namespace ns: error looking up service account ns/default: serviceaccount "default" not found. ` +
 					"Kubernetes creates it in each namespace: check that kube-controller-manager runs, or create it: kubectl create serviceaccount default -n ns",
@@ -75,7 +75,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"a service account that does not exist": {
 			forbidden(`error looking up service account ns/web.reader: serviceaccount "web.reader" not found`),
-			&task.Obstacle{
+			&hold.Why{
 				Reason: v1alpha1.ReasonServiceAccountNotFound,
 				Message: `the API server refuses the task's pod in namespace ns: error looking up service account ns/web.reader: serviceaccount "web.reader" not found. ` +
 					"Create ServiceAccount web.reader in namespace ns: kubectl create serviceaccount web.reader -n ns; or correct spec.task",
@@ -83,7 +83,7 @@ func TestRefusals(t *testing.T) {
 		},
 		"a namespace that is being deleted": {
 			terminating("unable to create new content in namespace ns because it is being terminated"),
-			&task.Obstacle{
+			&hold.Why{
 				Reason: v1alpha1.ReasonNamespaceTerminating,
 				Message: "the API server refuses the task's pod in namespace ns: unable to create new content in namespace ns because it is being terminated. " +
 					"Namespace ns is being deleted, and the NodeJob with it: nothing more can run",
@@ -95,14 +95,14 @@ func TestRefusals(t *testing.T) {
 				"job-0123456789",
 				field.ErrorList{field.Required(field.NewPath("spec", "containers").Index(0).Child("image"), "")},
 			),
-			&task.Obstacle{
+			&hold.Why{
 				Reason:  v1alpha1.ReasonPodInvalid,
 				Message: "the API server refuses the task's pod in namespace ns: spec.containers[0].image: Required value. Correct spec.task of the NodeJob in namespace ns",
 			},
 		},
 		"an invalid request": {
 			apierrors.NewBadRequest("strict decoding error"),
-			&task.Obstacle{
+			&hold.Why{
 				Reason:  v1alpha1.ReasonPodInvalid,
 				Message: "the API server refuses the task's pod in namespace ns: strict decoding error. Correct spec.task of the NodeJob in namespace ns",
 			},
@@ -112,7 +112,7 @@ func TestRefusals(t *testing.T) {
 		"an API server that does not respond is not a refusal": {errors.New("connection refused"), nil},
 		"a webhook that does not respond": {
 			apierrors.NewInternalError(errors.New(`calling webhook "x": connection refused`)),
-			&task.Obstacle{
+			&hold.Why{
 				Reason: v1alpha1.ReasonPodNotCreated,
 				Message: `the API server refuses the task's pod in namespace ns: Internal error occurred: calling webhook "x": connection refused. ` +
 					"The NodeJob is not the cause. Check what handles pods in namespace ns, such as an admission webhook that does not respond: kubectl get mutatingwebhookconfigurations,validatingwebhookconfigurations. It is retried automatically",
@@ -135,7 +135,7 @@ func TestRefusals(t *testing.T) {
 				t.Errorf("judged: %v, %v", refused, err)
 			}
 			if tt.want != nil {
-				tt.want.RetryAt = noon.Add(firstRefusalWait)
+				tt.want.Until = noon.Add(firstRefusalWait)
 			}
 			if diff := cmp.Diff(tt.want, r.Of(job)); diff != "" {
 				t.Errorf("obstacle (-want +got):\n%s", diff)
@@ -150,7 +150,7 @@ func TestRefusedPodsAreRetriedWithBackoff(t *testing.T) {
 	var waits []time.Duration
 	for range 6 {
 		r.note(job, forbidden("no"), noon)
-		waits = append(waits, r.Of(job).RetryAt.Sub(noon))
+		waits = append(waits, r.Of(job).Until.Sub(noon))
 	}
 	want := []time.Duration{time.Second, 2 * time.Second, 4 * time.Second, 8 * time.Second, longestRefusalWait, longestRefusalWait}
 	if diff := cmp.Diff(want, waits); diff != "" {
@@ -163,7 +163,7 @@ func TestRefusedPodsAreRetriedWithBackoff(t *testing.T) {
 		t.Errorf("the NodeJob was changed and is still blocked by %+v", got)
 	}
 	r.note(changed, forbidden("no"), noon)
-	if got := r.Of(changed).RetryAt.Sub(noon); got != firstRefusalWait {
+	if got := r.Of(changed).Until.Sub(noon); got != firstRefusalWait {
 		t.Errorf("it waits %v after the change, want %v", got, firstRefusalWait)
 	}
 	r.Clear(client.ObjectKeyFromObject(job))

@@ -15,7 +15,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // trimmedAnnotation is on cached objects whose spec the cache does not have, or not completely. It is never written, and the API server accepts
@@ -101,7 +101,7 @@ func (t *Trimmer) Load(ctx context.Context, from client.Reader) error {
 func (t *Trimmer) Note(namespace *metav1.PartialObjectMetadata) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	t.allowed[namespace.Name] = task.AllowsNodeJobs(namespace.Labels)
+	t.allowed[namespace.Name] = hold.AllowsNodeJobs(namespace.Labels)
 }
 
 // seenByOthers returns what other NodeJobs read of a spec for which there is no room, such as its gate.

@@ -13,7 +13,7 @@ import (
 	logf "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 const (
@@ -56,7 +56,7 @@ type state struct {
 // Answer says whether something may start for an object.
 type Answer struct {
 	// Obstacle is why nothing may start; nil if it may.
-	Obstacle *task.Obstacle
+	Obstacle *hold.Why
 	// Authorization belongs in the status of the object.
 	Authorization *v1alpha1.Authorization
 	// Store is true if it must be stored before anything starts.
@@ -88,7 +88,7 @@ func (c *Checker) Ask(ctx context.Context, before *v1alpha1.Authorization, w Wri
 	}
 	is := c.state()
 	if is.leaving {
-		return Answer{Authorization: before, Obstacle: &task.Obstacle{
+		return Answer{Authorization: before, Obstacle: &hold.Why{
 			Reason:  v1alpha1.ReasonInstallationTerminating,
 			Message: "Everynode is being uninstalled: nothing starts any more. After a new installation, it continues",
 		}}, nil
@@ -103,7 +103,7 @@ func (c *Checker) Ask(ctx context.Context, before *v1alpha1.Authorization, w Wri
 		}
 	}
 	if is.problem != "" {
-		return Answer{Authorization: before, Obstacle: &task.Obstacle{
+		return Answer{Authorization: before, Obstacle: &hold.Why{
 			Reason: v1alpha1.ReasonPoliciesMissing, Message: "nothing starts without the admission policies: " + is.problem,
 		}}, nil
 	}
@@ -115,11 +115,11 @@ func (c *Checker) Ask(ctx context.Context, before *v1alpha1.Authorization, w Wri
 }
 
 // unconfirmed returns why nothing starts for an object that a user must confirm; nil for any other.
-func unconfirmed(is v1alpha1.Authorization, confirm string) *task.Obstacle {
+func unconfirmed(is v1alpha1.Authorization, confirm string) *hold.Why {
 	if is.State != v1alpha1.AuthorizationUnconfirmed {
 		return nil
 	}
-	return &task.Obstacle{Reason: v1alpha1.ReasonNotAuthorized, Message: "it may have been written while the admission policies were not in force, " +
+	return &hold.Why{Reason: v1alpha1.ReasonNotAuthorized, Message: "it may have been written while the admission policies were not in force, " +
 		"so the API server asked for no rights: nothing starts. Review it; a user with the rights confirms it: " + confirm}
 }
 

@@ -35,8 +35,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodeguard/guard"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 const (
@@ -64,7 +64,7 @@ type Input struct {
 	Strangers []Stranger
 	// Floors are the PodDisruptionBudgets of groups, and Foreign are the others in the namespace of the seats.
 	Floors  []Floor
-	Foreign []guard.ForeignBudget
+	Foreign []kube.ForeignBudget
 	// Holds are the nodes that NodeJobs disrupt, or are about to, with the name of the NodeJob, by the UID of the node. HoldsKnown is
 	// false while the manager does not know yet what all NodeJobs do: then no node gets its seat back.
 	Holds      map[types.UID]string
@@ -88,7 +88,7 @@ type Input struct {
 	Counted map[types.UID]Counted
 	Fresh   Fresh
 	// Refused is why the API server rejects seats or PodDisruptionBudgets; nil if it does not.
-	Refused *task.Obstacle
+	Refused *hold.Why
 	// JoiningFor and SettleFor replace the constants of the same name if they are not zero.
 	JoiningFor time.Duration
 	SettleFor  time.Duration
@@ -97,7 +97,7 @@ type Input struct {
 
 // Node is what the plan reads of a node.
 type Node struct {
-	guard.Node
+	kube.Node
 	Created time.Time
 	// ReadyChanged is when the Ready condition changed last; zero if the node has not reported it.
 	ReadyChanged time.Time
@@ -171,7 +171,7 @@ type Plan struct {
 	// Statuses are the statuses of the budgets, in the order of the input.
 	Statuses []v1alpha1.NodeDisruptionBudgetStatus
 	// Stances are what budgets mean for NodeJobs that disrupt a node, by the UID of the node. Nodes that no budget limits are missing.
-	Stances map[types.UID]Stance
+	Stances map[types.UID]hold.Stance
 	// Common are the common windows of budgets that select the same nodes, for the next plan: they are expensive to calculate.
 	Common map[string]Common
 	// Paced are the paces that nodes have begun, for the next plan.
@@ -184,21 +184,6 @@ type Plan struct {
 	Bypasses []Bypass
 	// WakeAt is when time alone changes the plan; zero if only an event can change it.
 	WakeAt time.Time
-}
-
-// Stance is whether the node of a seat can be taken away now.
-type Stance struct {
-	// Seat is the name and the UID of the pod to evict; empty if the node has no seat, so it counts as unavailable already.
-	Seat    string
-	SeatUID types.UID
-	// Allowed is true if the API server would grant the eviction, and Message is why it would not.
-	Allowed bool
-	Message string
-	// Drained is true if the node has lost its seat, is cordoned, and is Ready or was so a minute ago. If it is not cordoned for a NodeJob, another tool or a user has
-	// drained it, and may work there.
-	Drained bool
-	// HeldBy is the NodeJob that holds all nodes that use up a limit, as in Input.Holds; "" if none does.
-	HeldBy string
 }
 
 // Action is one of CreateFloor, SetFloor, DeleteFloor, CreateSeat, MoveSeat, TolerateTaints and DeleteSeat.

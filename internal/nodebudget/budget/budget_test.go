@@ -15,7 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 type spec = v1alpha1.NodeDisruptionBudgetSpec
@@ -332,7 +332,7 @@ func TestWakeAt(t *testing.T) {
 		}, soon(20 * time.Second)},
 		"a node that is not Ready": {newBudget("b", "1"), func(f *fixture) { f.breakDown("n1", 20*time.Second) }, soon(40 * time.Second)},
 		"a refusal": {newBudget("b", "1"), func(f *fixture) {
-			f.Refused = &task.Obstacle{RetryAt: soon(5 * time.Second)}
+			f.Refused = &hold.Why{Until: soon(5 * time.Second)}
 		}, soon(5 * time.Second)},
 		"the pace": {with(newBudget("b", "1"), func(s *spec) { s.PaceSeconds = new(int32(300)) }), func(f *fixture) {
 			f.seat("n1").Returned, f.seat("n1").Created = true, soon(-time.Minute)

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // Effects are what all budgets mean for NodeJobs at a time, for the manager and the command line alike.
@@ -29,26 +30,9 @@ func EffectsOf(budgets []*v1alpha1.NodeDisruptionBudget, answers map[string]Answ
 	return e
 }
 
-// Effect is what budgets mean for NodeJobs on a node.
-type Effect struct {
-	// Limited is true if a NodeJob must claim the node before it disrupts it.
-	Limited bool
-	// Closed is why no disruption may begin on the node, and TasksClosed why nothing may begin; nil if it may.
-	Closed      *Closure
-	TasksClosed *Closure
-	// Outside is the first budget whose closed window a NodeJob ignores; "" if it ignores none.
-	Outside string
-	// ClosesAt is when the first window closes, and ClosesBy the name of its budget; zero if no window closes.
-	ClosesAt time.Time
-	ClosesBy string
-	// Longest is the duration of the longest window of the budget LongestOf, whose longest window is the shortest; zero without windows.
-	Longest   time.Duration
-	LongestOf string
-}
-
 // On returns the effect on a node, also for a NodeJob that ignores windows there.
-func (e *Effects) On(node *Node, ignoresWindows bool) Effect {
-	var effect Effect
+func (e *Effects) On(node *Node, ignoresWindows bool) hold.Effect {
+	var effect hold.Effect
 	for _, r := range e.rules {
 		if !r.applies(node, e.joiningFor, e.now) {
 			continue
@@ -62,7 +46,7 @@ func (e *Effects) On(node *Node, ignoresWindows bool) Effect {
 		}
 		switch {
 		case !ignoresWindows:
-			effect.addWindow(r)
+			addWindow(&effect, r)
 		case r.closed != nil && r.inWindow == nil:
 			effect.Outside = cmp.Or(effect.Outside, r.Name)
 		}
@@ -72,7 +56,7 @@ func (e *Effects) On(node *Node, ignoresWindows bool) Effect {
 
 // addWindow notes the window that closes first, and the budget with the shortest longest window. If none is open, a run that fits no window
 // is reported before one opens.
-func (e *Effect) addWindow(r *rule) {
+func addWindow(e *hold.Effect, r *rule) {
 	if at := r.window.ClosesAt; r.window.Open && !at.IsZero() && (e.ClosesAt.IsZero() || at.Before(e.ClosesAt)) {
 		e.ClosesAt, e.ClosesBy = at, r.Name
 	}

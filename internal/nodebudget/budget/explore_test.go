@@ -11,6 +11,7 @@ import (
 
 	"k8s.io/apimachinery/pkg/types"
 
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/testing/explore"
 )
 
@@ -78,7 +79,7 @@ var copies = explore.NewCloner(
 	simPod{},
 	simFloor{},
 	map[string]int(nil),
-	map[types.UID]Stance(nil),
+	map[types.UID]hold.Stance(nil),
 	map[PaceKey]Paced(nil),
 	map[types.UID]Counted(nil),
 	Fresh{},

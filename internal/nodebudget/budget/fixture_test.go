@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodeguard/guard"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // noon is a Friday.
@@ -45,7 +45,7 @@ func (f *fixture) addNode(name string, created time.Time) {
 		labels = map[string]string{"zone": "b", "pool": "y"}
 	}
 	f.Nodes = append(f.Nodes, Node{
-		Node: guard.Node{Name: name, UID: types.UID(name), Ready: true, Labels: labels}, Created: created, ReadyChanged: created,
+		Node: kube.Node{Name: name, UID: types.UID(name), Ready: true, Labels: labels}, Created: created, ReadyChanged: created,
 	})
 }
 

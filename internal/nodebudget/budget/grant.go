@@ -7,13 +7,15 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // grant decides how many members of each group may be unavailable: first those that are, then those that something asks for, in the
 // order in which it asks, then what is left, by name, for tools that look at a PodDisruptionBudget before they choose a node.
 func (p *planner) grant() {
 	for _, l := range p.limits {
-		l.most = most(l.spec, l.members)
+		l.most = kube.MaxUnavailable(l.spec.MaxUnavailable, l.members)
 		l.rest = l.most
 	}
 	for _, g := range p.groups {
@@ -155,7 +157,7 @@ func (p *planner) reconcileSeats() {
 	p.deleteUnlimited(limited)
 	p.endUnreachable()
 	if o := p.in.Refused; o != nil {
-		p.wake(o.RetryAt)
+		p.wake(o.Until)
 	}
 }
 

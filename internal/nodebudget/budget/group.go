@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // group is a set of nodes that are subject to the same limits. They share a PodDisruptionBudget.
@@ -21,7 +22,7 @@ type group struct {
 	members []*member
 	limits  []*limit
 	// closed is why no member may be taken away; nil if one may.
-	closed *Closure
+	closed *hold.Why
 	// down counts the unavailable members: without those that have no seat, so that they become available only through the manager, and
 	// joining those whose ready seat does not have the label of the group yet.
 	down, without, joining int
@@ -106,7 +107,7 @@ func limitKeys(r *rule, node *Node) []string {
 
 // join adds a member to the group with these limits.
 func (p *planner) join(m *member, name string, limits map[string]*limit) {
-	key := task.ShortHash(name)
+	key := kube.ShortHash(name)
 	g := p.byKey[key]
 	if g == nil {
 		g = &group{key: key}
@@ -151,7 +152,7 @@ func (p *planner) split(suffix string, chosen func(*member) bool) {
 		if len(apart) == 0 || len(rest) == 0 {
 			continue
 		}
-		other := &group{key: task.ShortHash(g.key + suffix), members: apart, limits: g.limits}
+		other := &group{key: kube.ShortHash(g.key + suffix), members: apart, limits: g.limits}
 		g.members = rest
 		p.byKey[other.key] = other
 		p.groups = append(p.groups, other)

@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // What takes nodes away: drain tools, and NodeJobs.
@@ -257,7 +259,7 @@ func (h *history) noteOutside(w *work) {
 }
 
 // evictForJob evicts a seat. A seat that does not exist is that of a node that counts as unavailable; another seat of the node is not.
-func (h *history) evictForJob(s Stance, by string) bool {
+func (h *history) evictForJob(s hold.Stance, by string) bool {
 	if p, there := h.pods[s.Seat]; there && p.UID != s.SeatUID {
 		return false
 	}

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // manager is what a manager remembers, as internal/manager/claims and internal/manager/budgetcontroller do.
@@ -20,7 +22,7 @@ type manager struct {
 	reports             map[string]report
 	claimed             map[types.UID]string
 	returning           map[types.UID]bool
-	stances             map[types.UID]Stance
+	stances             map[types.UID]hold.Stance
 	answers             map[string]Answers
 	paced               map[PaceKey]Paced
 	counted             map[types.UID]Counted

@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/nodeguard/guard"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // The API server, the disruption controller, the kubelets, and what happens to nodes.
@@ -41,7 +41,7 @@ type simFloor struct {
 
 func (h *history) addNode(age time.Duration) {
 	name := fmt.Sprint("n", h.uid())
-	n := Node{Node: guard.Node{Name: name, UID: types.UID("node-" + name), Ready: true}, Created: second(h.now.Add(-age))}
+	n := Node{Node: kube.Node{Name: name, UID: types.UID("node-" + name), Ready: true}, Created: second(h.now.Add(-age))}
 	n.ReadyChanged = n.Created
 	n.Labels = map[string]string{"zone": []string{"a", "b"}[h.rng.Intn(2)], "pool": []string{"x", "x", "y"}[h.rng.Intn(3)]}
 	h.setNode(n)

@@ -12,7 +12,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodeguard/guard"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // planner plans all budgets: see Next.
@@ -58,7 +59,7 @@ type member struct {
 
 func newPlanner(in *Input) *planner {
 	p := &planner{in: in, byKey: map[string]*group{}, floors: map[string]*Floor{}, seats: map[types.UID][]*Seat{}, kept: map[*rule]bool{}, apart: map[*rule]*apart{}}
-	p.plan.Stances, p.plan.Paced = map[types.UID]Stance{}, map[PaceKey]Paced{}
+	p.plan.Stances, p.plan.Paced = map[types.UID]hold.Stance{}, map[PaceKey]Paced{}
 	for _, b := range in.Budgets {
 		r := readRule(b, in.Answers[b.Name], in.Now)
 		p.rules = append(p.rules, r)
@@ -135,7 +136,7 @@ func canHaveSeat(node *Node) bool {
 }
 
 func (p *planner) readMember(m *member) {
-	if by, since := guard.ReleaseRequest(&m.Node.Node, p.in.Now); by != "" {
+	if by, since := kube.ReleaseRequest(&m.Node.Node, p.in.Now); by != "" {
 		m.announced, m.requestedBy, m.since = true, by, since
 	}
 	for _, seat := range p.seats[m.UID] {
@@ -165,12 +166,12 @@ func Seated(seats []Seat) map[types.UID]bool {
 func (m *member) waits() bool { return m.requestedBy != "" && !m.unavailable }
 
 // closed returns why no disruption of the node may begin; nil if one may.
-func (m *member) closed() *Closure { return m.closedFor(m.ignoresWindows) }
+func (m *member) closed() *hold.Why { return m.closedFor(m.ignoresWindows) }
 
 // isOutside reports whether a disruption may begin only because a NodeJob ignores windows.
 func (m *member) isOutside() bool { return m.closed() == nil && m.closedFor(false) != nil }
 
-func (m *member) closedFor(ignoresWindows bool) *Closure {
+func (m *member) closedFor(ignoresWindows bool) *hold.Why {
 	for _, r := range m.rules {
 		if c := r.closedFor(ignoresWindows); c != nil {
 			return c

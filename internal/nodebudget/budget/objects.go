@@ -5,7 +5,6 @@ package budget
 
 import (
 	"maps"
-	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -15,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/seal"
@@ -85,28 +85,15 @@ func ViewSeat(pod *corev1.Pod) Seat {
 	return Seat{
 		Name: pod.Name, UID: pod.UID, Node: types.UID(pod.Annotations[v1alpha1.SeatNodeAnnotation]), Group: pod.Labels[v1alpha1.BudgetGroupLabel],
 		Created: pod.CreationTimestamp.Time, Returned: pod.Annotations[v1alpha1.SeatReturnedAnnotation] == "true",
-		Evicted:     isEvicted(pod),
-		Ready:       isReady(pod) && pod.DeletionTimestamp.IsZero(),
-		Terminating: !pod.DeletionTimestamp.IsZero(), AtOnce: pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0, Ended: task.PodEnded(pod.Status.Phase), Tolerates: tolerated(pod), Waiting: task.Waiting(pod),
+		Evicted:     kube.IsEvicted(pod),
+		Ready:       kube.PodReady(pod) && pod.DeletionTimestamp.IsZero(),
+		Terminating: !pod.DeletionTimestamp.IsZero(), AtOnce: pod.DeletionGracePeriodSeconds != nil && *pod.DeletionGracePeriodSeconds == 0, Ended: kube.PodEnded(pod.Status.Phase), Tolerates: tolerated(pod), Waiting: kube.Waiting(pod),
 	}
-}
-
-func isReady(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.PodReady && c.Status == corev1.ConditionTrue
-	})
-}
-
-// isEvicted reports whether the Eviction API has ended a pod.
-func isEvicted(pod *corev1.Pod) bool {
-	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
-		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == task.EvictedByAPI
-	})
 }
 
 // ViewNode returns what the plan reads of a node.
 func ViewNode(n *corev1.Node) Node {
-	node := Node{Node: guard.ViewNode(n), Created: n.CreationTimestamp.Time}
+	node := Node{Node: kube.ViewNode(n), Created: n.CreationTimestamp.Time}
 	for i := range n.Status.Conditions {
 		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
 			node.ReadyChanged = c.LastTransitionTime.Time
@@ -184,6 +171,6 @@ func ViewFloor(b *policyv1.PodDisruptionBudget) Floor {
 	}
 	should := &policyv1.PodDisruptionBudget{}
 	WriteFloor(should, FloorState{Group: f.Group, MinAvailable: f.MinAvailable})
-	f.Drifted = !guard.SameSpec(&b.Spec, &should.Spec)
+	f.Drifted = !kube.SameSpec(&b.Spec, &should.Spec)
 	return f
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodebudget/window"
 )
 
@@ -21,7 +23,7 @@ type Outlook struct {
 	Limits []LimitOutlook
 	// Closed is why the spec allows no disruption now, and Invalid is true if only a change of the spec helps; nil if it allows one.
 	// Requirements are not checked.
-	Closed  *Closure
+	Closed  *hold.Why
 	Invalid bool
 	// Windows are the next ones: at most 5, with the one that is open. There are none if the budget is always open, or never.
 	Windows []Span
@@ -60,7 +62,7 @@ func OutlookOf(b *v1alpha1.NodeDisruptionBudget, others []*v1alpha1.NodeDisrupti
 	unchecked := b.DeepCopy()
 	unchecked.Spec.Requirements = nil
 	r := readRule(unchecked, Answers{}, now)
-	o := Outlook{Exempt: Exempt{For: JoiningFor}, Closed: r.closed, Invalid: r.closed.isMistake(), Zone: zoneOf(&b.Spec)}
+	o := Outlook{Exempt: Exempt{For: JoiningFor}, Closed: r.closed, Invalid: isMistake(r.closed), Zone: zoneOf(&b.Spec)}
 	limited := o.limited(r, nodes, now)
 	for i := range b.Spec.Limits {
 		o.Limits = append(o.Limits, outlookOfLimit(&b.Spec.Limits[i], limited))
@@ -108,7 +110,7 @@ func outlookOfLimit(l *v1alpha1.BudgetLimit, nodes []*Node) LimitOutlook {
 	}
 	o := LimitOutlook{Limit: l}
 	for _, value := range slices.Sorted(maps.Keys(counts)) {
-		o.Groups = append(o.Groups, GroupOutlook{value, counts[value], most(l, counts[value])})
+		o.Groups = append(o.Groups, GroupOutlook{value, counts[value], kube.MaxUnavailable(l.MaxUnavailable, counts[value])})
 	}
 	return o
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodebudget/window"
 )
 
@@ -98,7 +99,7 @@ func without(rules []*rule, r *rule) []*rule {
 }
 
 // closure is what the status of a budget says.
-func (a *apart) closure(r *rule) *Closure {
+func (a *apart) closure(r *rule) *hold.Why {
 	names := make([]string, 0, maxNamed+1)
 	for _, o := range a.others[:min(len(a.others), maxNamed)] {
 		names = append(names, "NodeDisruptionBudget "+o.Name)

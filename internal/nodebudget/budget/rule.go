@@ -11,9 +11,10 @@ import (
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodebudget/window"
 )
 
@@ -32,17 +33,7 @@ type rule struct {
 	// expired is true if the budget has no effect any more.
 	expired bool
 	// closed is why no disruption may begin; nil if one may. inWindow is the same as if a window were open, unless the date is excepted.
-	closed, inWindow *Closure
-}
-
-// Closure is why a budget is closed.
-type Closure struct {
-	// Budget is the name of the budget, and Reason and Message say why it is closed.
-	Budget  string
-	Reason  string
-	Message string
-	// Until is when the reason ends; zero if that is not known.
-	Until time.Time
+	closed, inWindow *hold.Why
 }
 
 // readRule returns a budget at a time. answers are those of its requirements.
@@ -70,7 +61,7 @@ func readRule(b *v1alpha1.NodeDisruptionBudget, answers Answers, now time.Time) 
 
 // closure returns why the budget is closed regardless of nodes, or would be in a window. A budget that cannot be used is closed: what it
 // would allow is not known.
-func (r *rule) closure(inWindow bool) *Closure {
+func (r *rule) closure(inWindow bool) *hold.Why {
 	reason, message := r.unmet()
 	switch {
 	case r.invalid != "":
@@ -92,12 +83,12 @@ func (r *rule) closure(inWindow bool) *Closure {
 }
 
 // keepClosed closes the budget for a reason that does not depend on windows.
-func (r *rule) keepClosed(c *Closure) {
+func (r *rule) keepClosed(c *hold.Why) {
 	r.closed, r.inWindow = cmp.Or(r.closed, c), cmp.Or(r.inWindow, c)
 }
 
 // closedFor is why no disruption may begin on a node, on which a NodeJob may ignore windows; nil if one may.
-func (r *rule) closedFor(ignoresWindows bool) *Closure {
+func (r *rule) closedFor(ignoresWindows bool) *hold.Why {
 	if ignoresWindows {
 		return r.inWindow
 	}
@@ -105,14 +96,14 @@ func (r *rule) closedFor(ignoresWindows bool) *Closure {
 }
 
 // close returns a closure with the reason of the budget. It ends with the budget at the latest.
-func (r *rule) close(reason, message string, until time.Time) *Closure {
+func (r *rule) close(reason, message string, until time.Time) *hold.Why {
 	if reason := r.Spec.Description; reason != "" {
 		message += ": " + reason
 	}
 	if at := r.Spec.ExpiresAt; at != nil && (until.IsZero() || at.Time.Before(until)) {
 		until = at.Time
 	}
-	return &Closure{Budget: r.Name, Reason: reason, Message: "NodeDisruptionBudget " + r.Name + " " + message, Until: until}
+	return &hold.Why{By: r.Name, Reason: reason, Message: "NodeDisruptionBudget " + r.Name + " " + message, Until: until}
 }
 
 // neverOpens reports whether no window opens within a year.
@@ -134,12 +125,9 @@ func (r *rule) windowText() string {
 
 // allowsNothing reports whether a limit of a budget is 0.
 func allowsNothing(spec *v1alpha1.NodeDisruptionBudgetSpec) bool {
-	return slices.ContainsFunc(spec.Limits, func(l v1alpha1.BudgetLimit) bool { return l.MaxUnavailable != nil && isZero(*l.MaxUnavailable) })
-}
-
-func isZero(v intstr.IntOrString) bool {
-	n, err := intstr.GetScaledValueFromIntOrPercent(&v, 100, false)
-	return err != nil || n == 0
+	return slices.ContainsFunc(spec.Limits, func(l v1alpha1.BudgetLimit) bool {
+		return l.MaxUnavailable != nil && kube.MaxUnavailable(l.MaxUnavailable, 100) == 0
+	})
 }
 
 // IsFreeze reports whether a budget only stops: it allows nothing, and it has no windows. The commands freeze and thaw make and delete
@@ -195,32 +183,23 @@ func (r *rule) exempts(node *Node, joiningFor time.Duration, now time.Time) bool
 	return r.Spec.JoiningNodes != v1alpha1.JoiningNodesIncluded && now.Before(node.Created.Add(joiningFor))
 }
 
-// most is a limit as a number of the nodes that it is for.
-func most(limit *v1alpha1.BudgetLimit, nodes int) int {
-	if limit.MaxUnavailable == nil || isZero(*limit.MaxUnavailable) {
-		return 0
-	}
-	n, _ := intstr.GetScaledValueFromIntOrPercent(limit.MaxUnavailable, nodes, false) // an error is zero, above
-	return max(n, 1)
-}
-
 // maxTopologyValues is how many values of a topology key the manager supports: each is a PodDisruptionBudget.
 const maxTopologyValues = 100
 
-func tooManyGroups(r *rule, key string, values int) *Closure {
-	return &Closure{
-		Budget: r.Name, Reason: v1alpha1.ReasonTooManyGroups,
+func tooManyGroups(r *rule, key string, values int) *hold.Why {
+	return &hold.Why{
+		By: r.Name, Reason: v1alpha1.ReasonTooManyGroups,
 		Message: fmt.Sprintf("NodeDisruptionBudget %s allows nothing: the selected nodes have %d values of the label %s (topologyKey), and at most %d are supported", r.Name, values, key, maxTopologyValues),
 	}
 }
 
-func paceClosure(r *rule, by *member, next time.Time) *Closure {
+func paceClosure(r *rule, by *member, next time.Time) *hold.Why {
 	returned := "has returned"
 	if by.seat == nil {
 		returned = "returns"
 	}
-	return &Closure{
-		Budget: r.Name, Reason: v1alpha1.ReasonPaceNotReached, Until: next,
+	return &hold.Why{
+		By: r.Name, Reason: v1alpha1.ReasonPaceNotReached, Until: next,
 		Message: fmt.Sprintf("NodeDisruptionBudget %s allows the next disruption at %s: node %s %s, and paceSeconds is %d",
 			r.Name, next.Format(time.RFC3339), by.Name, returned, *r.Spec.PaceSeconds),
 	}

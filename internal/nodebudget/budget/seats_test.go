@@ -15,8 +15,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodeguard/guard"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 func TestSeats(t *testing.T) {
@@ -50,11 +50,11 @@ func TestSeats(t *testing.T) {
 		},
 		"while not all NodeJobs have reported": {func(f *fixture) { f.evict("n1"); f.HoldsKnown = false }, nil},
 		"while seats are refused": {
-			func(f *fixture) { f.evict("n1"); f.Refused = &task.Obstacle{RetryAt: noon.Add(time.Second)} },
+			func(f *fixture) { f.evict("n1"); f.Refused = &hold.Why{Until: noon.Add(time.Second)} },
 			nil,
 		},
 		"when seats can be tried again": {
-			func(f *fixture) { f.evict("n1"); f.Refused = &task.Obstacle{RetryAt: noon} },
+			func(f *fixture) { f.evict("n1"); f.Refused = &hold.Why{Until: noon} },
 			[]string{"create seat of n1, returned"},
 		},
 		"while the floor does not count it": {func(f *fixture) {
@@ -254,14 +254,14 @@ func TestStances(t *testing.T) {
 	tests := map[string]struct {
 		budget *v1alpha1.NodeDisruptionBudget
 		change func(*fixture)
-		want   Stance
+		want   hold.Stance
 	}{
 		"a node that may be taken away": {
-			newBudget("b", "1"), func(*fixture) {}, Stance{Seat: "seat-n1", SeatUID: "seat-n1", Allowed: true},
+			newBudget("b", "1"), func(*fixture) {}, hold.Stance{Seat: "seat-n1", SeatUID: "seat-n1", Allowed: true},
 		},
 		"the limit is reached": {
 			newBudget("b", "1"), func(f *fixture) { f.evict("n2"); f.cordon("n2") },
-			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "1 node is not available (n2), and NodeDisruptionBudget b allows 1"},
+			hold.Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "1 node is not available (n2), and NodeDisruptionBudget b allows 1"},
 		},
 		"one NodeJob holds all nodes that use up the limit": {
 			newBudget("b", "2"), func(f *fixture) {
@@ -269,31 +269,36 @@ func TestStances(t *testing.T) {
 				f.cordon("n2", "n3")
 				f.Holds["n2"], f.Holds["n3"] = "NodeJob a/b", "NodeJob a/b"
 			},
-			Stance{
+			hold.Stance{
 				Seat: "seat-n1", SeatUID: "seat-n1", HeldBy: "NodeJob a/b",
 				Message: "2 nodes are not available (n2, n3), and NodeDisruptionBudget b allows 2",
 			},
 		},
 		"a NodeJob holds some of the nodes that use up the limit": {
 			newBudget("b", "2"), func(f *fixture) { f.evict("n2", "n3"); f.cordon("n2", "n3"); f.Holds["n2"] = "NodeJob a/b" },
-			Stance{
+			hold.Stance{
 				Seat: "seat-n1", SeatUID: "seat-n1",
 				Message: "2 nodes are not available (n2, n3), and NodeDisruptionBudget b allows 2",
 			},
 		},
 		"a NodeJob holds a node, and the limit is not reached": {
-			newBudget("b", "2"), func(f *fixture) {
+			newBudget("b", "2"),
+			func(f *fixture) {
 				f.evict("n2")
 				f.cordon("n2")
 				f.Holds["n2"] = "NodeJob a/b"
 				f.Floors[0].Processed = false
 			},
-			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened"},
+			hold.Stance{
+				Seat:    "seat-n1",
+				SeatUID: "seat-n1",
+				Message: "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened",
+			},
 		},
 		"the limit of the zone is reached": {
 			newBudget("b", "1/zone"),
 			func(f *fixture) { f.evict("n3"); f.cordon("n3") },
-			Stance{
+			hold.Stance{
 				Seat:    "seat-n1",
 				SeatUID: "seat-n1",
 				Message: "1 node is not available (n3), and NodeDisruptionBudget b allows 1 with zone=a",
@@ -301,27 +306,32 @@ func TestStances(t *testing.T) {
 		},
 		"another zone is first": {
 			newBudget("b", "1/zone", "1"), func(f *fixture) { f.cordon("n2", "n1") },
-			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "NodeDisruptionBudget b allows 1, and other nodes are first"},
+			hold.Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "NodeDisruptionBudget b allows 1, and other nodes are first"},
 		},
 		"a node that another NodeJob waits for is first": {
 			newBudget("b", "1"), func(f *fixture) { f.Waits["n3"] = Wait{By: "NodeJob a/b", Since: noon} },
-			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "NodeDisruptionBudget b allows 1, and other nodes are first"},
+			hold.Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "NodeDisruptionBudget b allows 1, and other nodes are first"},
 		},
 		"a drain that does not go on holds nothing back": {
-			newBudget("b", "1"), func(f *fixture) { f.cordon("n2") }, Stance{Seat: "seat-n1", SeatUID: "seat-n1", Allowed: true},
+			newBudget("b", "1"), func(f *fixture) { f.cordon("n2") }, hold.Stance{Seat: "seat-n1", SeatUID: "seat-n1", Allowed: true},
 		},
 		"a node stays cordoned after a failure, and has its seat": {
 			newBudget("b", "1"), func(f *fixture) { f.Holds["n1"] = "NodeJob a/b"; f.cordon("n1") },
-			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Allowed: true},
+			hold.Stance{Seat: "seat-n1", SeatUID: "seat-n1", Allowed: true},
 		},
 		"a NodeJob has just claimed another node": {
-			newBudget("b", "1"), func(f *fixture) { f.Holds["n3"] = "NodeJob a/b" },
-			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened"},
+			newBudget("b", "1"),
+			func(f *fixture) { f.Holds["n3"] = "NodeJob a/b" },
+			hold.Stance{
+				Seat:    "seat-n1",
+				SeatUID: "seat-n1",
+				Message: "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened",
+			},
 		},
 		"frozen": {
 			with(newBudget("b", "0"), func(s *spec) { s.Description = "INC-42" }),
 			func(*fixture) {},
-			Stance{
+			hold.Stance{
 				Seat:    "seat-n1",
 				SeatUID: "seat-n1",
 				Message: "NodeDisruptionBudget b allows no disruption (maxUnavailable 0), and has no end: INC-42",
@@ -329,50 +339,55 @@ func TestStances(t *testing.T) {
 		},
 		"another PodDisruptionBudget selects the seats": {
 			newBudget("b", "1"),
-			func(f *fixture) { f.Foreign = []guard.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}} },
-			Stance{
+			func(f *fixture) { f.Foreign = []kube.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}} },
+			hold.Stance{
 				Seat:    "seat-n1",
 				SeatUID: "seat-n1",
 				Message: "PodDisruptionBudget theirs in the namespace of the manager also selects seats, and Kubernetes evicts no pod that has two",
 			},
 		},
 		"the disruption controller has not observed the floor": {
-			newBudget("b", "1"), func(f *fixture) { f.Floors[0].Processed = false },
-			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened"},
+			newBudget("b", "1"),
+			func(f *fixture) { f.Floors[0].Processed = false },
+			hold.Stance{
+				Seat:    "seat-n1",
+				SeatUID: "seat-n1",
+				Message: "the PodDisruptionBudget of its NodeDisruptionBudgets is being opened",
+			},
 		},
 		"the seat has another label": {
 			newBudget("b", "1"), func(f *fixture) { f.seat("n1").Group = "old" },
-			Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "1 node is not available"},
+			hold.Stance{Seat: "seat-n1", SeatUID: "seat-n1", Message: "1 node is not available"},
 		},
 		"a cordoned node without a seat": {
 			newBudget("b", "1"),
 			func(f *fixture) { f.evict("n1"); f.cordon("n1") },
-			Stance{Allowed: true, Drained: true},
+			hold.Stance{Allowed: true, Drained: true},
 		},
 		"a cordoned node without a seat that has not been Ready for a moment": {
 			newBudget("b", "1"),
 			func(f *fixture) { f.evict("n1"); f.cordon("n1"); f.breakDown("n1", 59*time.Second) },
-			Stance{Allowed: true, Drained: true},
+			hold.Stance{Allowed: true, Drained: true},
 		},
 		"a cordoned node without a seat that is not Ready": {
 			newBudget("b", "1"),
 			func(f *fixture) { f.evict("n1"); f.cordon("n1"); f.breakDown("n1", time.Minute) },
-			Stance{Allowed: true},
+			hold.Stance{Allowed: true},
 		},
 		"a node that is not Ready and has no seat": {
 			newBudget("b", "1"),
 			func(f *fixture) { f.evict("n1"); f.breakDown("n1", 0) },
-			Stance{Allowed: true},
+			hold.Stance{Allowed: true},
 		},
 		"a node that a NodeJob disrupts": {
 			newBudget("b", "1"),
 			func(f *fixture) { f.evict("n1"); f.Holds["n1"] = "NodeJob a/b" },
-			Stance{Allowed: true},
+			hold.Stance{Allowed: true},
 		},
-		"an available node without a seat waits for its seat": {newBudget("b", "1"), func(f *fixture) { f.evict("n1") }, Stance{
+		"an available node without a seat waits for its seat": {newBudget("b", "1"), func(f *fixture) { f.evict("n1") }, hold.Stance{
 			Message: "the node is available, and first gets the seat with which its NodeDisruptionBudgets count it",
 		}},
-		"a node that joins is not limited": {newBudget("b", "1"), func(f *fixture) { f.node("n1").Created = noon }, Stance{}},
+		"a node that joins is not limited": {newBudget("b", "1"), func(f *fixture) { f.node("n1").Created = noon }, hold.Stance{}},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -493,11 +508,11 @@ func TestEffects(t *testing.T) {
 				tt.change(node)
 			}
 			got := EffectsOf(tt.budgets, nil, 0, noon).On(node, tt.ignores)
-			nameOf := func(c *Closure) string {
+			nameOf := func(c *hold.Why) string {
 				if c == nil {
 					return ""
 				}
-				return c.Budget
+				return c.By
 			}
 			longest := ""
 			if got.Longest > 0 {

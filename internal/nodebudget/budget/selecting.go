@@ -10,6 +10,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodebudget/window"
 	"github.com/everynode/everynode/internal/plural"
 )
@@ -22,7 +24,7 @@ type Selecting struct {
 	Unlimited   bool
 	ExemptUntil time.Time
 	// Closed is why the spec allows no disruption now; nil if it allows one. The pace is not included, because it depends on seats.
-	Closed *Closure
+	Closed *hold.Why
 }
 
 // SelectingNode returns the budgets that select a node, in the order of the input.
@@ -121,7 +123,7 @@ func Room(b *v1alpha1.NodeDisruptionBudget, nodes []map[string]string, now time.
 			counts[node[l.TopologyKey]]++ // "" without a key
 		}
 		for _, n := range counts {
-			sum += most(l, n)
+			sum += kube.MaxUnavailable(l.MaxUnavailable, n)
 		}
 		if room < 0 || sum < room {
 			room = sum

@@ -10,7 +10,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/plural"
 )
 
@@ -23,7 +23,7 @@ const maxNamed = 3
 func (p *planner) takeStances() {
 	allowed := p.allowed()
 	for _, m := range p.members {
-		s := Stance{Allowed: true}
+		s := hold.Stance{Allowed: true}
 		switch {
 		case m.seat != nil:
 			s.Seat, s.SeatUID, s.Allowed = m.seat.Name, m.seat.UID, allowed[m]
@@ -34,7 +34,7 @@ func (p *planner) takeStances() {
 		case p.isDrained(m):
 			s.Drained = true
 		case p.waitsForSeat(m):
-			s = Stance{Message: "the node is available, and first gets the seat with which its NodeDisruptionBudgets count it"}
+			s = hold.Stance{Message: "the node is available, and first gets the seat with which its NodeDisruptionBudgets count it"}
 		}
 		p.plan.Stances[m.UID] = s
 	}
@@ -181,8 +181,8 @@ func someNames(members []*member) string {
 }
 
 // refusedFor returns why no seat can be created now; nil if one can be tried.
-func (in *Input) refusedFor(now time.Time) *task.Obstacle {
-	if in.Refused != nil && now.Before(in.Refused.RetryAt) {
+func (in *Input) refusedFor(now time.Time) *hold.Why {
+	if in.Refused != nil && now.Before(in.Refused.Until) {
 		return in.Refused
 	}
 	return nil

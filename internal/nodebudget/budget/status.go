@@ -15,6 +15,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/plural"
 )
 
@@ -152,12 +154,12 @@ func (s *summary) countAllowed(members []*member) {
 		}
 		left, beyond := 0, 0
 		for value, nodes := range all {
-			rest := most(l, nodes) - down[value]
+			rest := kube.MaxUnavailable(l.MaxUnavailable, nodes) - down[value]
 			left += max(0, rest)
 			beyond += max(0, -rest)
 		}
 		s.allowed = min(s.allowed, left)
-		if s.rule.enforced() && most(l, len(members)) > 0 {
+		if s.rule.enforced() && kube.MaxUnavailable(l.MaxUnavailable, len(members)) > 0 {
 			s.exceeding = max(s.exceeding, beyond)
 		}
 	}
@@ -261,7 +263,7 @@ func (s *summary) condition() (kind, reason, message string) {
 	case r.enforced() && missing != "":
 		return v1alpha1.ConditionReconciling, v1alpha1.ReasonSeatsNotReady, bounded(missing)
 	case r.closed != nil:
-		return r.closed.condition(), r.closed.Reason, bounded(r.closed.Message + s.heldBack() + s.exempt() + r.toThaw())
+		return conditionOf(r.closed), r.closed.Reason, bounded(r.closed.Message + s.heldBack() + s.exempt() + r.toThaw())
 	case s.selected == 0:
 		return v1alpha1.ConditionReady, v1alpha1.ReasonNoSelectedNodes, "the budget selects no node"
 	case s.allowed == 0:
@@ -274,7 +276,7 @@ func (s *summary) condition() (kind, reason, message string) {
 func (s *summary) stalled() (reason, message string) {
 	r := s.rule
 	switch {
-	case r.closed.isMistake():
+	case isMistake(r.closed):
 		return r.closed.Reason, r.closed.Message
 	case r.failsLong(s.in.Now):
 		reason, message := r.unmet()
@@ -291,12 +293,12 @@ func (s *summary) stalled() (reason, message string) {
 }
 
 // isMistake reports whether only a change of the budget helps.
-func (c *Closure) isMistake() bool {
+func isMistake(c *hold.Why) bool {
 	return c != nil && slices.Contains([]string{v1alpha1.ReasonInvalidSpec, v1alpha1.ReasonWindowNeverOpens, v1alpha1.ReasonTooManyGroups}, c.Reason)
 }
 
 // condition returns the condition of a budget that is closed. While it is not known whether it would be open, it is Reconciling.
-func (c *Closure) condition() string {
+func conditionOf(c *hold.Why) string {
 	if c.Reason == v1alpha1.ReasonRequirementUnknown {
 		return v1alpha1.ConditionReconciling
 	}

@@ -18,8 +18,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodeguard/guard"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // TestStatusSaysWhy : exactly one of the three conditions is True, with the reason why disruptions may or may not begin.
@@ -173,13 +173,13 @@ func TestStatusSaysWhy(t *testing.T) {
 		},
 		"seats are refused": {
 			newBudget("b", "1"), func(f *fixture) {
-				f.Refused = &task.Obstacle{Message: "quota " + strings.Repeat("x", 2000), RetryAt: noon}
+				f.Refused = &hold.Why{Message: "quota " + strings.Repeat("x", 2000), Until: noon}
 			},
 			v1alpha1.ConditionStalled, v1alpha1.ReasonSeatRefused, "quota x",
 		},
 		"another PodDisruptionBudget selects the seats": {
 			newBudget("b", "1"), func(f *fixture) {
-				f.Foreign = []guard.ForeignBudget{
+				f.Foreign = []kube.ForeignBudget{
 					{Name: "theirs", Selector: labels.Everything()},
 					{Name: "other", Selector: labels.Nothing()},
 				}
@@ -280,7 +280,7 @@ func TestStatusCounts(t *testing.T) {
 		"some of the nodes":   {inPool("x", newBudget("b", "1")), nil, 1, v1alpha1.BudgetCounts{Total: 2, Seats: 2}},
 		"frozen":              {newBudget("b", "0"), nil, 0, v1alpha1.BudgetCounts{Total: 4, Seats: 4}},
 		"another PodDisruptionBudget selects the seats": {
-			newBudget("b", "3"), func(f *fixture) { f.Foreign = []guard.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}} }, 0,
+			newBudget("b", "3"), func(f *fixture) { f.Foreign = []kube.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}} }, 0,
 			v1alpha1.BudgetCounts{Total: 4, Seats: 4},
 		},
 		"one unavailable node": {

@@ -9,21 +9,20 @@ import (
 	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // awaitingApproval holds a node whose release must be approved and is not.
-func (r *releaseRules) awaitingApproval(n *nodePlan) *hold {
+func (r *releaseRules) awaitingApproval(n *nodePlan) *holding {
 	if r.in.Guard.Spec.Release.Approval != v1alpha1.ApprovalRequired || r.pastReleaseDeadline(n) {
 		return nil
 	}
 	if _, approved := withoutApproval(n.Approved, r.key()); approved {
 		return nil
 	}
-	return &hold{
-		reason:    v1alpha1.ReasonAwaitingApproval,
-		message:   "its release is not approved",
-		release:   fmt.Sprintf("it is approved: kubectl annotate node %s %s=%s", n.Name, v1alpha1.ApproveReleaseAnnotation, r.key()),
-		recheckAt: r.peerRecheckAt(n),
+	return &holding{
+		Why:     hold.Why{Reason: v1alpha1.ReasonAwaitingApproval, Message: "its release is not approved", Until: r.peerRecheckAt(n)},
+		release: fmt.Sprintf("it is approved: kubectl annotate node %s %s=%s", n.Name, v1alpha1.ApproveReleaseAnnotation, r.key()),
 	}
 }
 

@@ -10,6 +10,8 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/kube"
 )
 
 func BenchmarkNext(b *testing.B) {
@@ -18,7 +20,7 @@ func BenchmarkNext(b *testing.B) {
 		in.Nodes, in.Target.Pods, in.Companions, in.Budgets = nil, nil, nil, nil
 		for i := range nodes {
 			name := fmt.Sprint("n", i)
-			in.Nodes = append(in.Nodes, Node{Name: name, UID: types.UID(name), Ready: true})
+			in.Nodes = append(in.Nodes, kube.Node{Name: name, UID: types.UID(name), Ready: true})
 			in.Target.Pods = append(in.Target.Pods, TargetPod{Node: name, Ready: true})
 			in.Companions = append(
 				in.Companions,

@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/outcome"
 )
 
@@ -134,38 +134,34 @@ func (r *releaseRules) retainsTurn(n *nodePlan) (retains bool, recheckAt time.Ti
 }
 
 // checkRunningOrFailed holds a node while its check runs, or has failed recently.
-func (r *releaseRules) checkRunningOrFailed(n *nodePlan) *hold {
+func (r *releaseRules) checkRunningOrFailed(n *nodePlan) *holding {
 	if !r.needsCheck(n) {
 		return nil
 	}
-	var h *hold
+	var h *holding
 	switch pod := n.check; r.checkState(n) {
 	case checkRunning:
 		h = r.orFailedBefore(n, checkRuns(pod))
-		h.recheckAt = r.latestEnd(pod)
+		h.Until = r.latestEnd(pod)
 	case checkOverdue:
-		h = &hold{
-			reason:    v1alpha1.ReasonCheckFailed,
-			message:   fmt.Sprintf("release.check did not end within %s, and the kubelet has not stopped it", r.checkTimeout()),
-			release:   fmt.Sprintf("the check ends with exit code 0: it runs again after %s", r.checkInterval()),
-			recheckAt: r.latestEnd(pod).Add(r.checkInterval()),
+		h = &holding{
+			Why:     hold.Why{Reason: v1alpha1.ReasonCheckFailed, Message: fmt.Sprintf("release.check did not end within %s, and the kubelet has not stopped it", r.checkTimeout()), Until: r.latestEnd(pod).Add(r.checkInterval())},
+			release: fmt.Sprintf("the check ends with exit code 0: it runs again after %s", r.checkInterval()),
 		}
 	case checkFailed:
-		h = &hold{
-			reason:    v1alpha1.ReasonCheckFailed,
-			message:   fmt.Sprintf("release.check failed (exit code %d)%s", pod.ExitCode, said(pod.Message)),
-			release:   r.checkSucceeds(),
-			recheckAt: r.endOf(pod).Add(r.checkInterval()),
+		h = &holding{
+			Why:     hold.Why{Reason: v1alpha1.ReasonCheckFailed, Message: fmt.Sprintf("release.check failed (exit code %d)%s", pod.ExitCode, said(pod.Message)), Until: r.endOf(pod).Add(r.checkInterval())},
+			release: r.checkSucceeds(),
 		}
 	default:
 		return nil
 	}
-	h.recheckAt = earliest(h.recheckAt, r.peerRecheckAt(n))
+	h.Until = earliest(h.Until, r.peerRecheckAt(n))
 	return h
 }
 
 // checkNotStarted holds a node whose check has to start, or to start again.
-func (r *releaseRules) checkNotStarted(n *nodePlan) *hold {
+func (r *releaseRules) checkNotStarted(n *nodePlan) *holding {
 	if !r.needsCheck(n) {
 		return nil
 	}
@@ -183,34 +179,33 @@ func (r *releaseRules) checkNotStarted(n *nodePlan) *hold {
 
 // checkNotStarting holds a node if the API server rejects the pod of its check. When one more may be tried, the node
 // reserves a place: no event shows that the API server accepts the pod now.
-func (o observed) checkNotStarting(obstacle *task.Obstacle) *hold {
-	h := &hold{
-		reason:   v1alpha1.ReasonCheckNotStarting,
-		message:  "release.check cannot be started: " + obstacle.Message,
+func (o observed) checkNotStarting(obstacle *hold.Why) *holding {
+	h := &holding{
+		Why:      hold.Why{Reason: v1alpha1.ReasonCheckNotStarting, Message: "release.check cannot be started: " + obstacle.Message},
 		release:  "the API server accepts the pod of the check",
-		reserves: !o.in.Now.Before(obstacle.RetryAt),
+		reserves: !o.in.Now.Before(obstacle.Until),
 	}
 	if !h.reserves {
-		h.recheckAt = obstacle.RetryAt
+		h.Until = obstacle.Until
 	}
 	return h
 }
 
 // checkRuns holds a node while its check runs; pod is nil if it has not been created yet.
-func checkRuns(pod *Pod) *hold {
-	h := &hold{reason: v1alpha1.ReasonCheckRunning, message: "release.check runs on it", release: "the check ends with exit code 0"}
+func checkRuns(pod *Pod) *holding {
+	h := &holding{Why: hold.Why{Reason: v1alpha1.ReasonCheckRunning, Message: "release.check runs on it"}, release: "the check ends with exit code 0"}
 	if pod != nil && pod.Waiting != "" {
-		h.message = "release.check does not start: " + bounded(pod.Waiting)
+		h.Message = "release.check does not start: " + bounded(pod.Waiting)
 	}
 	return h
 }
 
 // orFailedBefore returns the message of the last failed check until the next one has ended, because users need that
 // message. Only the status has it: the pod of the last check is deleted before the next one is created.
-func (o observed) orFailedBefore(n *nodePlan, running *hold) *hold {
+func (o observed) orFailedBefore(n *nodePlan, running *holding) *holding {
 	for _, f := range o.in.Guard.Status.ControllerState.FailedChecks {
 		if f.Node == n.Name && f.RequestedAt.Unix() == n.requestedAt.Unix() {
-			return &hold{reason: v1alpha1.ReasonCheckFailed, message: f.Message, release: o.checkSucceeds()}
+			return &holding{Why: hold.Why{Reason: v1alpha1.ReasonCheckFailed, Message: f.Message}, release: o.checkSucceeds()}
 		}
 	}
 	return running

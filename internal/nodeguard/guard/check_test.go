@@ -14,15 +14,15 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // No event shows when the API server would accept a pod that it has rejected.
 func TestCheckIsRetriedAfterRejection(t *testing.T) {
 	refused := func(retryIn time.Duration) func(*Input) {
 		return func(in *Input) {
-			in.CheckObstacles = map[string]*task.Obstacle{
-				"n1": {Reason: v1alpha1.ReasonPodForbidden, Message: "quota", RetryAt: t0.Add(retryIn)},
+			in.CheckObstacles = map[string]*hold.Why{
+				"n1": {Reason: v1alpha1.ReasonPodForbidden, Message: "quota", Until: t0.Add(retryIn)},
 			}
 		}
 	}

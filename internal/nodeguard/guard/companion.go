@@ -10,7 +10,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // failedWait is the minimum age of a companion that the kubelet ended before it is replaced. Without it, a companion
@@ -51,8 +51,8 @@ func (p *planner) createCompanions(absent []*nodePlan) {
 	absent = slices.DeleteFunc(absent, func(n *nodePlan) bool { return !p.canRunCompanion(n) })
 	slices.SortStableFunc(absent, func(a, b *nodePlan) int { return p.in.RefusedAt[a.Name].Compare(p.in.RefusedAt[b.Name]) })
 	if o := p.in.Obstacle; o != nil {
-		if p.in.Now.Before(o.RetryAt) {
-			p.plan.wake(o.RetryAt)
+		if p.in.Now.Before(o.Until) {
+			p.plan.wake(o.Until)
 			return
 		}
 		absent = absent[:min(1, len(absent))]
@@ -116,5 +116,5 @@ func (o observed) untoleratedTaint(n *nodePlan) *corev1.Taint {
 			taints = append(taints, taint)
 		}
 	}
-	return task.Untolerated(taints, o.in.Tolerations)
+	return kube.Untolerated(taints, o.in.Tolerations)
 }

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // limitedTo limits the namespace to nodes.
@@ -84,18 +84,18 @@ func TestCompanions(t *testing.T) {
 			nil,
 		},
 		"after a rejection": {
-			scene(without(0), func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }),
+			scene(without(0), func(in *Input) { in.Obstacle = &hold.Why{Reason: "PodForbidden", Until: t0.Add(time.Second)} }),
 			nil,
 		},
 		"one, some time after a rejection": {
-			scene(without(0), without(0), func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0} }),
+			scene(without(0), without(0), func(in *Input) { in.Obstacle = &hold.Why{Reason: "PodForbidden", Until: t0} }),
 			[]string{"make n1"},
 		},
 		"one that was never rejected comes first": {scene(without(0), without(0), func(in *Input) {
-			in.Obstacle, in.RefusedAt = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0}, map[string]time.Time{"n1": t0.Add(-time.Hour)}
+			in.Obstacle, in.RefusedAt = &hold.Why{Reason: "PodForbidden", Until: t0}, map[string]time.Time{"n1": t0.Add(-time.Hour)}
 		}), []string{"make n2"}},
 		"the one that was rejected first comes first": {scene(without(0), without(0), func(in *Input) {
-			in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0}
+			in.Obstacle = &hold.Why{Reason: "PodForbidden", Until: t0}
 			in.RefusedAt = map[string]time.Time{"n1": t0.Add(-time.Minute), "n2": t0.Add(-time.Hour)}
 		}), []string{"make n2"}},
 		"while only other pods are rejected": {scene(without(0), without(0), func(in *Input) {
@@ -129,7 +129,7 @@ func TestCompanions(t *testing.T) {
 			in.Companions[0].Phase, in.Companions[0].Created, in.Companions[0].Revision = corev1.PodFailed, t0.Add(-time.Second), "r0"
 		}), nil},
 		"in a namespace that is not allowed": {
-			scene(without(0), func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }),
+			scene(without(0), func(in *Input) { in.NotAllowed = hold.NamespaceNotAllowed("storage") }),
 			nil,
 		},
 		"out of date, not ready first": {
@@ -147,11 +147,11 @@ func TestCompanions(t *testing.T) {
 			in.Companions[2].Revision = "r2"
 		}), nil},
 		"out of date, after a rejection": {
-			scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0.Add(time.Second)} }),
+			scene(outdated, func(in *Input) { in.Obstacle = &hold.Why{Reason: "PodForbidden", Until: t0.Add(time.Second)} }),
 			nil,
 		},
 		"out of date, some time after a rejection": {
-			scene(outdated, func(in *Input) { in.Obstacle = &task.Obstacle{Reason: "PodForbidden", RetryAt: t0} }),
+			scene(outdated, func(in *Input) { in.Obstacle = &hold.Why{Reason: "PodForbidden", Until: t0} }),
 			[]string{"delete c-n1"},
 		},
 		"of an earlier NodeGuard": {

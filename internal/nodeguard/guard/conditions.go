@@ -13,7 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // condition is which of the conditions is True, and why.
@@ -112,7 +112,7 @@ func (s *summary) noGuardedNodes() *condition {
 	}
 	message := "no node has a pod of " + s.in.Target.Name + ", or should have one"
 	if s.in.AllowedNodes != nil {
-		message += "; " + task.NodeNotAllowed(s.in.Guard.Namespace, s.in.AllowedNodes)
+		message += "; " + hold.NodeNotAllowed(s.in.Guard.Namespace, s.in.AllowedNodes)
 	}
 	return &condition{v1alpha1.ConditionReady, v1alpha1.ReasonNoGuardedNodes, message}
 }
@@ -198,7 +198,7 @@ func (s *summary) nodesHeld() *condition {
 	}
 	var held []string
 	for _, n := range s.heldNodes() {
-		held = append(held, fmt.Sprintf("%s (%s)", n.Name, n.held.message))
+		held = append(held, fmt.Sprintf("%s (%s)", n.Name, n.held.Message))
 	}
 	return &condition{v1alpha1.ConditionReady, v1alpha1.ReasonNodesHeld, "nodes that wait for their release: " + listed(held)}
 }

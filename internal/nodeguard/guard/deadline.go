@@ -37,7 +37,7 @@ func (o observed) pastReleaseDeadline(n *nodePlan) bool {
 }
 
 // withDeadline notes in a hold that the deadline has passed.
-func (o observed) withDeadline(n *nodePlan, h *hold) *hold {
+func (o observed) withDeadline(n *nodePlan, h *holding) *holding {
 	late := *h
 	late.late = o.pastDeadline(n)
 	switch {

@@ -16,7 +16,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // These tests find mistakes that make mutants generates and that no other test finds.
@@ -64,8 +65,8 @@ func TestActionsOfAPass(t *testing.T) {
 		"a stale view does not change the budget of a released node":          {scene(going(0, false), opened, live(false)), nil},
 		"a budget is locked while a companion of an earlier NodeGuard exists": {scene(func(in *Input) { in.Companions[0].Owner = "earlier" }), []string{"change the budget of n1", "delete c-n1"}},
 		"a budget of an earlier NodeGuard is not changed":                     {scene(func(in *Input) { in.Budgets[0].Owner = "earlier" }), []string{"create the budget of n1"}},
-		"a missing budget is not created in a namespace that is not allowed":  {scene(func(in *Input) { in.NotAllowed, in.Budgets = task.NamespaceNotAllowed("storage"), in.Budgets[1:] }), nil},
-		"a budget is changed in a namespace that was allowed":                 {scene(newRequest, live(false), func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }), []string{"change the budget of n1"}},
+		"a missing budget is not created in a namespace that is not allowed":  {scene(func(in *Input) { in.NotAllowed, in.Budgets = hold.NamespaceNotAllowed("storage"), in.Budgets[1:] }), nil},
+		"a budget is changed in a namespace that was allowed":                 {scene(newRequest, live(false), func(in *Input) { in.NotAllowed = hold.NamespaceNotAllowed("storage") }), []string{"change the budget of n1"}},
 
 		"the approval of a returning node is removed":           {scene(approval, going(0, true), func(in *Input) { in.Companions[0].Ready = false }), []string{`remove approvals from n1, except "", break glass true`, "change the budget of n1"}},
 		"an approval is removed according to a stale view, too": {scene(approval, live(false), going(0, true), func(in *Input) { in.Nodes[0].BreakGlass = "" }), []string{`remove approvals from n1, except "", break glass false`, "change the budget of n1"}},
@@ -74,7 +75,7 @@ func TestActionsOfAPass(t *testing.T) {
 		"a check waits until its request is stored":            {scene(newRequest, checked("", 0), live(false)), []string{"change the budget of n1"}},
 		"a check starts for a stored request":                  {scene(cordoned(0), checked("", 0)), []string{"check n1"}},
 		"no check starts without a budget":                     {scene(cordoned(0), checked("", 0), func(in *Input) { in.Budgets = in.Budgets[1:] }), []string{"create the budget of n1"}},
-		"no check starts in a namespace that is not allowed":   {scene(cordoned(0), checked("", 0), func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }), nil},
+		"no check starts in a namespace that is not allowed":   {scene(cordoned(0), checked("", 0), func(in *Input) { in.NotAllowed = hold.NamespaceNotAllowed("storage") }), nil},
 		"a check of an earlier NodeGuard is replaced":          {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second), func(in *Input) { in.Checks[0].Owner = "earlier" }), []string{"check n1", "delete check-n1"}},
 		"a check on a node that is gone is deleted":            {scene(checked(corev1.PodRunning, 0), func(in *Input) { in.Checks[0].Node = "gone" }), []string{"delete check-n1"}},
 		"a check is deleted without release.check":             {scene(cordoned(0), checked(corev1.PodRunning, 0), func(in *Input) { in.Guard.Spec.Release = v1alpha1.ReleaseSpec{} }), []string{"delete check-n1"}},
@@ -100,7 +101,7 @@ func TestActionsOfAPass(t *testing.T) {
 		"an outdated companion is replaced":                    {scene(outdated), []string{"delete c-n1"}},
 		"not while it terminates":                              {scene(outdated, func(in *Input) { in.Companions[0].Terminating = true }), nil},
 		"not while the node requests its release":              {scene(outdated, cordoned(0), noneElse), nil},
-		"not in a namespace that is not allowed":               {scene(outdated, func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }), nil},
+		"not in a namespace that is not allowed":               {scene(outdated, func(in *Input) { in.NotAllowed = hold.NamespaceNotAllowed("storage") }), nil},
 		"not while the companion of another node is not ready": {scene(outdated, func(in *Input) { in.Companions[1].Ready = false }), nil},
 		"pods are deleted with the NodeGuard":                  {scene(isDeleted, func(in *Input) { in.Companions = in.Companions[:1] }), []string{"delete c-n1"}},
 		"terminating pods are not deleted again with it":       {scene(isDeleted, func(in *Input) { in.Companions = in.Companions[:1]; in.Companions[0].Terminating = true }), nil},
@@ -267,7 +268,7 @@ func TestBreakGlassIsRetained(t *testing.T) {
 		"it is still released":  {peer(func(*v1alpha1.ReleasedNode) {}), nodePlan{stage: released}, false},
 		"it requests a release": {peer(func(*v1alpha1.ReleasedNode) {}), nodePlan{stage: returning, observedNode: observedNode{requestedBy: "cordoned"}}, false},
 	} {
-		tt.node.Node = &Node{Name: "n1", UID: "uid-n1"}
+		tt.node.Node = &kube.Node{Name: "n1", UID: "uid-n1"}
 		if observe(&Input{Peers: tt.peers}).retainsBreakGlass(&tt.node) {
 			t.Errorf("%s: an annotation that the node does not have is retained", name)
 		}
@@ -329,7 +330,7 @@ func TestGuardedWithoutTarget(t *testing.T) {
 		"released":         {nodePlan{stage: released}, true},
 		"another node":     {nodePlan{}, false},
 	} {
-		tt.node.Node = &Node{Name: "n"}
+		tt.node.Node = &kube.Node{Name: "n"}
 		for _, target := range []Target{{Missing: true}, {Invalid: "a selector", Template: &corev1.PodSpec{}}} {
 			if got := observe(&Input{Target: target}).guards(&tt.node); got != tt.want {
 				t.Errorf("%s: %t, want %t", name, got, tt.want)
@@ -349,7 +350,7 @@ func TestTargetSelects(t *testing.T) {
 		"its labels":   {corev1.PodSpec{NodeSelector: map[string]string{"a": "b"}}, true},
 		"other labels": {corev1.PodSpec{NodeSelector: map[string]string{"a": "c"}}, false},
 	} {
-		if got := targetSelects(&tt.template, &Node{Name: "n", Labels: map[string]string{"a": "b"}}); got != tt.want {
+		if got := targetSelects(&tt.template, &kube.Node{Name: "n", Labels: map[string]string{"a": "b"}}); got != tt.want {
 			t.Errorf("%s: %t, want %t", name, got, tt.want)
 		}
 	}
@@ -446,7 +447,7 @@ func TestFreeNames(t *testing.T) {
 	if second := observe(&in).freeName(v1alpha1.GuardRoleCompanion, "n1"); second == "" || second == first {
 		t.Errorf("%q is taken, and the next name is %q", first, second)
 	}
-	in.NotAllowed = task.NamespaceNotAllowed("storage")
+	in.NotAllowed = hold.NamespaceNotAllowed("storage")
 	if name := observe(&in).freeName(v1alpha1.GuardRoleCompanion, "n1"); name != "" {
 		t.Errorf("the name %q in a namespace that is not allowed", name)
 	}
@@ -454,7 +455,7 @@ func TestFreeNames(t *testing.T) {
 
 func TestANodeGuardIsServedOnlyInAnAllowedNamespace(t *testing.T) {
 	first := func(in *Input) { in.Companions = nil }
-	none := func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }
+	none := func(in *Input) { in.NotAllowed = hold.NamespaceNotAllowed("storage") }
 	before := func(in *Input) { in.Guard.Status.Revision = "r1" }
 	for name, tt := range map[string]struct {
 		in   Input

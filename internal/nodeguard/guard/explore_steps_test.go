@@ -6,6 +6,7 @@ package guard
 import (
 	"fmt"
 
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/testing/explore"
 )
 
@@ -101,7 +102,7 @@ func (s *stepper) tool(i int) {
 
 func (s *stepper) node(name string) {
 	node := s.nodes[name]
-	changes := func(change func(*Node)) func(*explored) {
+	changes := func(change func(*kube.Node)) func(*explored) {
 		return func(w *explored) {
 			n := w.nodes[name]
 			change(&n)
@@ -109,18 +110,18 @@ func (s *stepper) node(name string) {
 		}
 	}
 	if node.Ready {
-		s.add(1, changes(func(n *Node) { n.Ready = false }), "%s is not Ready", name)
+		s.add(1, changes(func(n *kube.Node) { n.Ready = false }), "%s is not Ready", name)
 	} else {
-		s.add(0, changes(func(n *Node) { n.Ready = true }), "%s is Ready again", name)
+		s.add(0, changes(func(n *kube.Node) { n.Ready = true }), "%s is Ready again", name)
 	}
 	s.add(1, func(w *explored) { delete(w.nodes, name) }, "%s is deleted", name)
 	s.add(1, func(w *explored) { delete(w.nodes, name); w.join(name) }, "%s is created again", name)
 	if node.Approved == "" && requests(&node) {
-		s.add(0, changes(func(n *Node) { n.Approved = "ns/g1,ns/g2,ns/g3" }), "a user approves the release of %s", name)
-		s.add(1, changes(func(n *Node) { n.BreakGlass = "3 a.m." }), "a user breaks the glass of %s", name)
+		s.add(0, changes(func(n *kube.Node) { n.Approved = "ns/g1,ns/g2,ns/g3" }), "a user approves the release of %s", name)
+		s.add(1, changes(func(n *kube.Node) { n.BreakGlass = "3 a.m." }), "a user breaks the glass of %s", name)
 	}
 	if requests(&node) {
-		s.add(1, changes(func(n *Node) { n.Unschedulable, n.Taints = false, nil }), "a user uncordons %s", name)
+		s.add(1, changes(func(n *kube.Node) { n.Unschedulable, n.Taints = false, nil }), "a user uncordons %s", name)
 	}
 	switch {
 	case s.world.guards[0].Check == nil:

@@ -13,7 +13,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/testing/explore"
 )
 
@@ -84,8 +85,17 @@ type explored struct {
 	size           int
 }
 
-var copies = explore.NewCloner((*smallWorld)(nil), (*explore.Dice)(nil), (*rand.Rand)(nil), (*v1alpha1.NodeGuard)(nil), Node{}, simPod{},
-	simBudget{}, (*task.Obstacle)(nil), map[string]int(nil))
+var copies = explore.NewCloner(
+	(*smallWorld)(nil),
+	(*explore.Dice)(nil),
+	(*rand.Rand)(nil),
+	(*v1alpha1.NodeGuard)(nil),
+	kube.Node{},
+	simPod{},
+	simBudget{},
+	(*hold.Why)(nil),
+	map[string]int(nil),
+)
 
 // canonOf leaves out what only stories show, and what only grows.
 func canonOf(w *explored) *explore.Canon {

@@ -31,7 +31,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // Input is everything that Next reads. Next does not modify it.
@@ -43,7 +44,7 @@ type Input struct {
 	Tolerations []corev1.Toleration
 	// Labels of a companion. Budgets of other owners may select it by them.
 	Labels labels.Set
-	Nodes  []Node
+	Nodes  []kube.Node
 	// Seats are the nodes that have the seat of a NodeDisruptionBudget, which a drain must evict first, by UID. A seat that is being
 	// deleted, or that nothing holds yet, does not count.
 	Seats map[types.UID]bool
@@ -61,23 +62,23 @@ type Input struct {
 	// NameKey is a secret in the names of companions and checks, so that they cannot be guessed.
 	NameKey string
 	// Foreign are the PodDisruptionBudgets of other owners in the namespace.
-	Foreign []ForeignBudget
+	Foreign []kube.ForeignBudget
 	// Peers are the other NodeGuards of the cluster, sorted by name.
 	Peers []Peer
 	// PeersUnknown is true if a node has the break-glass annotation (RequestingNodes) and the peers were not asked. Then no
 	// other node is released.
 	PeersUnknown bool
 	// Obstacle is why companions cannot be created; nil if there is none.
-	Obstacle *task.Obstacle
+	Obstacle *hold.Why
 	// NotAllowed is why the manager does not serve the namespace of the NodeGuard; nil if it does. Then no pod and no budget
 	// is created. Those that exist stay.
-	NotAllowed *task.Obstacle
+	NotAllowed *hold.Why
 	// AllowedNodes are the nodes that the namespace is limited to; nil for all. No others are guarded.
 	AllowedNodes labels.Selector
 	// RefusedAt is when the API server last rejected the companion of a node, by node.
 	RefusedAt map[string]time.Time
 	// CheckObstacles are why the checks of nodes cannot be created, by node.
-	CheckObstacles map[string]*task.Obstacle
+	CheckObstacles map[string]*hold.Why
 	// BudgetRefused is why the API server rejects PodDisruptionBudgets; "" if it does not.
 	BudgetRefused string
 	// Live is true if all this was read from the API server, not from a cache. Decisions that must not be based on a
@@ -108,23 +109,6 @@ type TargetPod struct {
 	OwnerKind string
 }
 
-// Node is what the plan reads of a node.
-type Node struct {
-	Name            string
-	UID             types.UID
-	ResourceVersion string
-	Labels          map[string]string
-	Taints          []corev1.Taint
-	Unschedulable   bool
-	Ready           bool
-	Deleting        bool
-	// Announced is the condition by which another tool announces that the node will be drained or maintained; "" if none does.
-	Announced corev1.NodeConditionType
-	// Approved and BreakGlass are the values of the annotations.
-	Approved   string
-	BreakGlass string
-}
-
 // Pod is a pod that the NodeGuard has created.
 type Pod struct {
 	Name string
@@ -148,7 +132,7 @@ type Pod struct {
 	Message  string
 }
 
-func (p *Pod) ended() bool { return task.PodEnded(p.Phase) }
+func (p *Pod) ended() bool { return kube.PodEnded(p.Phase) }
 
 // Budget is a PodDisruptionBudget that the NodeGuard has created.
 type Budget struct {
@@ -187,12 +171,6 @@ type BudgetState struct {
 	RequestedAt time.Time
 	// Ended is the ID of the release after which it was closed.
 	Ended string
-}
-
-// ForeignBudget is a PodDisruptionBudget that Everynode did not create.
-type ForeignBudget struct {
-	Name     string
-	Selector labels.Selector
 }
 
 // Peer is another NodeGuard.

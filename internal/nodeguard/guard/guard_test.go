@@ -16,7 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
@@ -43,7 +44,7 @@ func scene(changes ...func(*Input)) Input {
 }
 
 func addNode(in *Input, name string) {
-	in.Nodes = append(in.Nodes, Node{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", Ready: true})
+	in.Nodes = append(in.Nodes, kube.Node{Name: name, UID: types.UID("uid-" + name), ResourceVersion: "1", Ready: true})
 	in.Target.Pods = append(in.Target.Pods, TargetPod{Node: name, Ready: true})
 	in.Companions = append(
 		in.Companions,
@@ -306,8 +307,8 @@ func TestHoldOrRelease(t *testing.T) {
 		},
 		"the next check is rejected, and the last one still exists": {
 			scene(cordoned(0), check(corev1.PodFailed, t0.Add(-time.Minute), asked), func(in *Input) {
-				in.CheckObstacles = map[string]*task.Obstacle{
-					"n1": {Reason: v1alpha1.ReasonPodForbidden, Message: "quota", RetryAt: t0.Add(time.Second)},
+				in.CheckObstacles = map[string]*hold.Why{
+					"n1": {Reason: v1alpha1.ReasonPodForbidden, Message: "quota", Until: t0.Add(time.Second)},
 				}
 			}),
 			"n1",
@@ -385,7 +386,7 @@ func TestHoldOrRelease(t *testing.T) {
 			"",
 		},
 		"a budget of another owner": {
-			scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }),
+			scene(cordoned(0), func(in *Input) { in.Foreign = []kube.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}} }),
 			"n1",
 			"Held OverlappingBudget",
 			"theirs",

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // hostile is a user with all rights in namespaces and none in the cluster. It writes any status, and any pod and budget with
@@ -306,7 +307,7 @@ func (h *history) opened(g *v1alpha1.NodeGuard) *v1alpha1.NodeGuard {
 }
 
 // mayKnowRelease reports whether a manager that began after the status was overwritten may still know of a release.
-func (h *history) mayKnowRelease(g *v1alpha1.NodeGuard, node Node) bool {
+func (h *history) mayKnowRelease(g *v1alpha1.NodeGuard, node kube.Node) bool {
 	return h.hostile != nil &&
 		slices.ContainsFunc(h.hostile.overwritten[g.UID].Released, func(o v1alpha1.ReleasedNode) bool { return o.UID == node.UID })
 }

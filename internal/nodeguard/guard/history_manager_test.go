@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // pass is the shell: it plans on the cache, on the API where the plan asks for that, and writes. Each write may fail,
@@ -250,7 +251,7 @@ func (h *history) create(p simPod) {
 	h.pods[p.Name] = p
 }
 
-func (h *history) setNode(n Node) {
+func (h *history) setNode(n kube.Node) {
 	n.ResourceVersion = h.uid()
 	h.nodes[n.Name] = n
 }

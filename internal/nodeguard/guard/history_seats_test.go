@@ -7,6 +7,8 @@ import (
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // simSeat is the seat of a node. A drain must evict it, like a companion.
@@ -107,7 +109,7 @@ func (h *history) joinSeat(name string, s simSeat) {
 	}
 }
 
-func requests(n *Node) bool { return n.Unschedulable || n.Deleting || len(n.Taints) > 0 }
+func requests(n *kube.Node) bool { return n.Unschedulable || n.Deleting || len(n.Taints) > 0 }
 
 // evictSeat evicts the seat of a node that a tool drains, and reports whether it still waits for that.
 func (h *history) evictSeat(t *tool) bool {

@@ -19,7 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/testing/historytest"
 )
 
@@ -63,7 +64,7 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 
 // cluster is the state of the API. A cache is an old copy of parts of it.
 type cluster struct {
-	nodes   map[string]Node
+	nodes   map[string]kube.Node
 	targets map[string]map[string]TargetPod // of each DaemonSet, by node
 	missing map[string]bool                 // DaemonSets that do not exist
 	pods    map[string]simPod
@@ -211,7 +212,7 @@ func (h *history) begin() {
 
 func newCluster() cluster {
 	return cluster{
-		nodes:   map[string]Node{},
+		nodes:   map[string]kube.Node{},
 		targets: map[string]map[string]TargetPod{"a": {}, "b": {}},
 		missing: map[string]bool{},
 		barred:  map[string]bool{},
@@ -224,7 +225,7 @@ func newCluster() cluster {
 }
 
 func (h *history) addNode(name string) {
-	h.nodes[name] = Node{
+	h.nodes[name] = kube.Node{
 		Name:            name,
 		UID:             types.UID(h.uid()),
 		ResourceVersion: h.uid(),
@@ -326,7 +327,7 @@ var (
 type sight struct {
 	*cluster
 	live   bool
-	nodes  []Node
+	nodes  []kube.Node
 	guards []*v1alpha1.NodeGuard
 	seated map[types.UID]bool
 	// parts are the pods and budgets of each NodeGuard, by its name.
@@ -338,7 +339,7 @@ func (h *history) look(c *cluster, live bool) *sight {
 		cluster: c,
 		live:    live,
 		seated:  c.seated(),
-		nodes:   make([]Node, 0, len(c.nodes)),
+		nodes:   make([]kube.Node, 0, len(c.nodes)),
 		guards:  make([]*v1alpha1.NodeGuard, 0, len(c.guards)),
 		parts:   make(map[string]*Input, len(c.guards)),
 	}
@@ -413,7 +414,7 @@ func (h *history) viewOne(s *sight, name string) Input {
 	in.Live, in.Now, in.Revision, in.Labels, in.Nodes, in.Seats = s.live, h.now, in.Guard.Labels["revision"], companionLabels, s.nodes, s.seated
 	h.remembered(&in)
 	if s.barred[name] {
-		in.NotAllowed = task.NamespaceNotAllowed("ns")
+		in.NotAllowed = hold.NamespaceNotAllowed("ns")
 	}
 	if s.limited[name] {
 		in.AllowedNodes = labels.SelectorFromSet(labels.Set{"team": "a"})
@@ -424,7 +425,7 @@ func (h *history) viewOne(s *sight, name string) Input {
 		in.Target.Pods = append(in.Target.Pods, s.targets[ds][node])
 	}
 	if s.foreign {
-		in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}}
+		in.Foreign = []kube.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}}
 	}
 	in.Peers = PeersOf(in.Guard, s.guards, func(o *v1alpha1.NodeGuard) bool { return !s.barred[o.Name] })
 	return in

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // tool drains nodes as kubectl does: it cordons, lists the pods once, evicts each until it terminates, and ignores
@@ -89,7 +91,7 @@ func (h *history) toolStep(t *tool) {
 	}
 }
 
-func (h *history) cordon(node *Node) {
+func (h *history) cordon(node *kube.Node) {
 	if !node.Unschedulable && len(node.Taints) == 0 {
 		h.asked[string(node.UID)]++
 	}
@@ -157,7 +159,7 @@ func (h *history) mayEvict(p *simPod) bool {
 	return healthy > wanted || (!p.Ready && healthy >= wanted)
 }
 
-func (h *history) maintain(t *tool, node Node) {
+func (h *history) maintain(t *tool, node kube.Node) {
 	if h.chance(15) && !h.calm && len(h.nodes) > 2 {
 		h.say("%s removes %s", t.name, t.node)
 		delete(h.nodes, t.node)

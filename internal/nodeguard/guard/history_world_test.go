@@ -13,17 +13,17 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // A compromised node, an API server that refuses pods of some nodes, node clocks, and NodeGuards that come and go.
 
 // memory is what the manager remembers for a guard. It is lost when the manager ends.
 type memory struct {
-	obstacle  *task.Obstacle
+	obstacle  *hold.Why
 	wait      time.Duration
 	refusedAt map[string]time.Time
-	checks    map[string]*task.Obstacle
+	checks    map[string]*hold.Why
 	taken     map[string]NameHolder
 	takenAt   map[string]time.Time
 }
@@ -32,7 +32,7 @@ func (h *history) of(guard string) *memory {
 	if h.memory[guard] == nil {
 		h.memory[guard] = &memory{
 			refusedAt: map[string]time.Time{},
-			checks:    map[string]*task.Obstacle{},
+			checks:    map[string]*hold.Why{},
 			taken:     map[string]NameHolder{},
 			takenAt:   map[string]time.Time{},
 		}
@@ -57,7 +57,7 @@ func (h *history) remembered(in *Input) {
 func (h *history) refused(p *simPod) {
 	m := h.of(p.guard)
 	m.wait = max(min(2*m.wait, 15*time.Second), time.Second)
-	o := &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "a policy refuses pods on " + p.Node, RetryAt: h.now.Add(m.wait)}
+	o := &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "a policy refuses pods on " + p.Node, Until: h.now.Add(m.wait)}
 	if p.role == "check" {
 		h.met["check rejected"]++
 		m.checks[p.Node] = o

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/plural"
 )
 
@@ -67,7 +68,7 @@ func (c *capacity) usedByOthers(n *nodePlan) usage {
 // removes no capacity: other nodes that are unavailable without a release do not hold it, so that several unhealthy nodes
 // can be repaired at the same time. It still waits for released nodes. The same holds for a node whose deadline has passed:
 // a released node is expected to be available again, an unhealthy one may never be.
-func (r *releaseRules) maxUnavailableReached(n *nodePlan) *hold {
+func (r *releaseRules) maxUnavailableReached(n *nodePlan) *holding {
 	used, limit := r.capacity.usedByOthers(n), r.capacity.limit()
 	if n.isUnhealthy() || r.pastReleaseDeadline(n) {
 		used.unhealthy = 0
@@ -77,12 +78,15 @@ func (r *releaseRules) maxUnavailableReached(n *nodePlan) *hold {
 	}
 	switch unavailable := used.released + used.unhealthy; {
 	case unavailable >= limit:
-		return &hold{reason: v1alpha1.ReasonMaxUnavailableReached,
-			message: fmt.Sprintf("%s unavailable, and at most %d may be: %s", plural.CountAre(unavailable, "node"), limit, r.capacity.unavailableNames(n, used.unhealthy > 0)),
-			release: "one of them is available again (its companion and its pod of the target are ready), or its Node is deleted"}
+		return &holding{
+			Why:     hold.Why{Reason: v1alpha1.ReasonMaxUnavailableReached, Message: fmt.Sprintf("%s unavailable, and at most %d may be: %s", plural.CountAre(unavailable, "node"), limit, r.capacity.unavailableNames(n, used.unhealthy > 0))},
+			release: "one of them is available again (its companion and its pod of the target are ready), or its Node is deleted",
+		}
 	case unavailable+used.reserved >= limit:
-		return &hold{reason: v1alpha1.ReasonWaitingForTurn, message: "release.check runs for another node",
-			release: "that check fails, or that node is released and available again"}
+		return &holding{
+			Why:     hold.Why{Reason: v1alpha1.ReasonWaitingForTurn, Message: "release.check runs for another node"},
+			release: "that check fails, or that node is released and available again",
+		}
 	}
 	return nil
 }

@@ -8,38 +8,14 @@ import (
 	"testing"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 )
-
-func TestMaxUnavailable(t *testing.T) {
-	tests := map[string]struct {
-		value *intstr.IntOrString
-		nodes int
-		want  int
-	}{
-		"no value":                     {nil, 10, 1},
-		"a number":                     {new(intstr.FromInt32(3)), 10, 3},
-		"zero":                         {new(intstr.FromInt32(0)), 10, 0},
-		"a percentage":                 {new(intstr.FromString("25%")), 10, 2},
-		"less than one node":           {new(intstr.FromString("10%")), 3, 1},
-		"zero percent":                 {new(intstr.FromString("0%")), 10, 0},
-		"a percentage of no nodes":     {new(intstr.FromString("25%")), 0, 1},
-		"a value that the API rejects": {new(intstr.FromString("many")), 10, 0},
-	}
-	for name, tt := range tests {
-		t.Run(name, func(t *testing.T) {
-			if got := scaled(tt.value, tt.nodes); got != tt.want {
-				t.Errorf("%d, want %d", got, tt.want)
-			}
-		})
-	}
-}
 
 // nodeOf returns a node that is available, after changes.
 func nodeOf(name string, changes ...func(*nodePlan)) *nodePlan {
-	n := &nodePlan{observedNode: observedNode{Node: &Node{Name: name, Ready: true}, targets: 1, readyTargets: 1}, guarded: true}
+	n := &nodePlan{observedNode: observedNode{Node: &kube.Node{Name: name, Ready: true}, targets: 1, readyTargets: 1}, guarded: true}
 	for _, change := range changes {
 		change(n)
 	}

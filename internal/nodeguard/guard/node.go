@@ -9,11 +9,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // observedNode is what was observed about one node. It does not change during a pass.
 type observedNode struct {
-	*Node
+	*kube.Node
 	// targets and readyTargets count the target's pods on the node.
 	targets, readyTargets int
 	companion             *Pod
@@ -78,7 +80,7 @@ type nodePlan struct {
 	// ends is true if this pass records that the release request of the node has ended.
 	ends bool
 	// held is why the node is not released; nil if it has no request or is released.
-	held *hold
+	held *holding
 	// reserved is true while its check may still lead to its release; position is its position in the queue.
 	reserved bool
 	position int
@@ -101,7 +103,7 @@ func (n *nodePlan) load(entry *v1alpha1.ReleasedNode) {
 func (n *nodePlan) enqueue(position int, reserved bool) { n.position, n.reserved = position, reserved }
 
 // hold holds the node. It reserves a place if its check may start.
-func (n *nodePlan) hold(h *hold) {
+func (n *nodePlan) hold(h *holding) {
 	n.held = h
 	n.reserved = n.reserved || h.reserves
 }
@@ -113,7 +115,7 @@ func (n *nodePlan) release(entry v1alpha1.ReleasedNode) { n.releasing, n.entry =
 // already counts as released.
 func (n *nodePlan) announceRelease() {
 	n.releasing = true
-	n.held = &hold{reason: v1alpha1.ReasonReleasing, message: "all release conditions are met", release: "the release is written"}
+	n.held = &holding{Why: hold.Why{Reason: v1alpha1.ReasonReleasing, Message: "all release conditions are met"}, release: "the release is written"}
 }
 
 // expectRelease counts the node as released, because another NodeGuard has released it.

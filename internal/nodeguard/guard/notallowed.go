@@ -13,7 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // MaxServed is how many NodeGuards of a namespace are served. Each can have a say about each node, so that a decision asks all of them.
@@ -35,8 +35,8 @@ func BeyondMaximum(all []*v1alpha1.NodeGuard) map[types.UID]bool {
 }
 
 // TooManyNodeGuards returns the obstacle of a NodeGuard beyond the maximum.
-func TooManyNodeGuards(namespace string) *task.Obstacle {
-	return &task.Obstacle{
+func TooManyNodeGuards(namespace string) *hold.Why {
+	return &hold.Why{
 		Reason: v1alpha1.ReasonTooManyNodeGuards,
 		Message: fmt.Sprintf("at most %d NodeGuards of a namespace are served, the oldest first, and namespace %s has more: delete those that are not needed (kubectl -n %[2]s get nodeguards), or create this one in another namespace",
 			MaxServed, namespace),

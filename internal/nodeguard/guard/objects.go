@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/runner/contract"
 )
@@ -86,11 +87,11 @@ func Revision(t *corev1.PodTemplateSpec) string {
 	if err != nil {
 		panic(fmt.Sprintf("encoding a companion: %v", err)) // only API types, which were decoded from JSON
 	}
-	return task.ShortHash(string(b))
+	return kube.ShortHash(string(b))
 }
 
 // BudgetName is the only name that the budget of a node can have, so there is never more than one.
-func BudgetName(guard, node string) string { return prefix(guard) + task.ShortHash(node) }
+func BudgetName(guard, node string) string { return prefix(guard) + kube.ShortHash(node) }
 
 // PodName is the name of the companion or the check of a node (role). The key is a secret of the manager, so that
 // kubelets and users cannot guess the name. nth is how many earlier names are taken by pods of other owners. The suffix distinguishes a companion from
@@ -100,18 +101,18 @@ func PodName(guard, key, role, node string, nth int) string {
 	if role == v1alpha1.GuardRoleCheck {
 		suffix = "-check"
 	}
-	return prefix(guard) + task.ShortHash(fmt.Sprintf("%s/%s/%s/%d", key, role, node, nth)) + suffix
+	return prefix(guard) + kube.ShortHash(fmt.Sprintf("%s/%s/%s/%d", key, role, node, nth)) + suffix
 }
 
 func prefix(guard string) string {
 	if len(guard) > 46 {
-		guard = strings.TrimRight(guard[:35], "-.") + "-" + task.ShortHash(guard) // other names may have the same beginning
+		guard = strings.TrimRight(guard[:35], "-.") + "-" + kube.ShortHash(guard) // other names may have the same beginning
 	}
 	return guard + "-"
 }
 
 // NodeID represents a node in labels, because label values must be shorter than node names can be.
-func NodeID(node string) string { return task.ShortHash(node) }
+func NodeID(node string) string { return kube.ShortHash(node) }
 
 // MatchLabels are the labels by which a budget selects its companion.
 func MatchLabels(guard, node string) map[string]string {
@@ -252,13 +253,6 @@ func ReadBudget(b *policyv1.PodDisruptionBudget) Budget {
 	budget.Open, budget.Locked = requires(0), requires(lockedAvailable)
 	should := &policyv1.PodDisruptionBudget{}
 	WriteBudget(should, b.Labels[v1alpha1.NodeGuardLabel], budget.Node, budget.BudgetState)
-	budget.Drifted = !SameSpec(&b.Spec, &should.Spec)
+	budget.Drifted = !kube.SameSpec(&b.Spec, &should.Spec)
 	return budget
-}
-
-// SameSpec reports whether two PodDisruptionBudgets require the same of the same pods.
-func SameSpec(a, b *policyv1.PodDisruptionBudgetSpec) bool {
-	return a.MaxUnavailable == nil && a.MinAvailable != nil && *a.MinAvailable == *b.MinAvailable &&
-		a.UnhealthyPodEvictionPolicy != nil && *a.UnhealthyPodEvictionPolicy == *b.UnhealthyPodEvictionPolicy &&
-		a.Selector != nil && len(a.Selector.MatchExpressions) == 0 && maps.Equal(a.Selector.MatchLabels, b.Selector.MatchLabels)
 }

@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
@@ -275,7 +276,7 @@ func TestCompanionTolerations(t *testing.T) {
 		guardOf("disks"),
 		target,
 		options,
-	); task.Untolerated(
+	); kube.Untolerated(
 		[]corev1.Taint{{Key: "karpenter.sh/disrupted", Effect: corev1.TaintEffectNoSchedule}},
 		template.Spec.Tolerations,
 	) == nil {

@@ -11,6 +11,8 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // If several NodeGuards guard a node, it can be drained when all of them have released it. To avoid deadlocks, in which two
@@ -54,8 +56,8 @@ func PeersOf(g *v1alpha1.NodeGuard, all []*v1alpha1.NodeGuard, allowed func(*v1a
 // CanGuard reports whether a NodeGuard has a say about one of the nodes: it has released the node, or its companion is there. Any other
 // NodeGuard holds nothing there, whatever its target and its budgets are. When its companion is created, it sees who has released the
 // node, and does the same.
-func CanGuard(p *Peer, nodes []*Node, hasCompanion func(node string) bool) bool {
-	return slices.ContainsFunc(nodes, func(n *Node) bool {
+func CanGuard(p *Peer, nodes []*kube.Node, hasCompanion func(node string) bool) bool {
+	return slices.ContainsFunc(nodes, func(n *kube.Node) bool {
 		return slices.ContainsFunc(p.Released, func(o v1alpha1.ReleasedNode) bool { return o.Node == n.Name }) || hasCompanion(n.Name)
 	})
 }
@@ -63,7 +65,7 @@ func CanGuard(p *Peer, nodes []*Node, hasCompanion func(node string) bool) bool 
 // RequestingNodes returns the nodes for which other NodeGuards are asked: they request release and are not released.
 // breaksGlass reports whether one of them is released because it has the break-glass annotation. Such a release does not
 // wait for other NodeGuards, so they need not be asked, however many there are.
-func RequestingNodes(in Input) (nodes []*Node, breaksGlass bool) {
+func RequestingNodes(in Input) (nodes []*kube.Node, breaksGlass bool) {
 	p := newPlanner(&in)
 	for _, n := range p.nodes {
 		if n.awaitsRelease() {
@@ -101,7 +103,7 @@ func (r *releaseRules) stance(n *nodePlan) PeerView {
 			continue
 		}
 		if h := rule.applies(r, n); h != nil {
-			return PeerView{Reason: h.reason, Message: h.message}
+			return PeerView{Reason: h.Reason, Message: h.Message}
 		}
 	}
 	if r.awaitsCheck(n) {
@@ -198,17 +200,15 @@ func (ps *peers) holder(n *nodePlan, ownCheck bool) *Peer {
 }
 
 // heldByOtherGuard holds a node that another NodeGuard would not release.
-func (r *releaseRules) heldByOtherGuard(n *nodePlan) *hold {
+func (r *releaseRules) heldByOtherGuard(n *nodePlan) *holding {
 	peer := r.peers.holder(n, r.awaitsCheck(n))
 	if peer == nil {
 		return nil
 	}
 	stance := peer.Stances[n.Name]
-	return &hold{
-		reason:    v1alpha1.ReasonHeldByOtherGuard,
-		message:   fmt.Sprintf("NodeGuard %s holds it (%s): %s", peer.Name, stance.Reason, stance.Message),
-		release:   "NodeGuard " + peer.Name + " would release it too",
-		recheckAt: r.peerRecheckAt(n),
+	return &holding{
+		Why:     hold.Why{Reason: v1alpha1.ReasonHeldByOtherGuard, Message: fmt.Sprintf("NodeGuard %s holds it (%s): %s", peer.Name, stance.Reason, stance.Message), Until: r.peerRecheckAt(n)},
+		release: "NodeGuard " + peer.Name + " would release it too",
 	}
 }
 

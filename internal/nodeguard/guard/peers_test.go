@@ -19,7 +19,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // checked adds a check to the NodeGuard. The check of the first node has the phase, if there is one.
@@ -202,7 +203,7 @@ func TestStances(t *testing.T) {
 			"map[n1:ReleasesDisabled]",
 		},
 		"a budget of another owner": {
-			scene(cordoned(0), func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }),
+			scene(cordoned(0), func(in *Input) { in.Foreign = []kube.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}} }),
 			"map[n1:OverlappingBudget]",
 		},
 		"no approval": {scene(cordoned(0), approval), "map[n1:AwaitingApproval]"},
@@ -290,7 +291,7 @@ func TestRequestingNodes(t *testing.T) {
 		"the node is released": {in: scene(cordoned(0), going(0, false))},
 		"a new release request before the node is available again": {in: scene(cordoned(0), going(0, true)), asks: true},
 		"a release request of a node that is not guarded": {in: scene(func(in *Input) {
-			in.Nodes = append(in.Nodes, Node{Name: "n4", Unschedulable: true})
+			in.Nodes = append(in.Nodes, kube.Node{Name: "n4", Unschedulable: true})
 			in.Target.Template = nil
 		})},
 		"break glass":                           {in: scene(cordoned(0, 1), glass(1)), asks: true, breaksGlass: true},
@@ -309,7 +310,7 @@ func TestRequestingNodes(t *testing.T) {
 
 // NodeGuards that hold nothing on a node are not asked: each costs reads of the API server, and a user can create many.
 func TestCanGuardNode(t *testing.T) {
-	node := []*Node{{Name: "n1"}}
+	node := []*kube.Node{{Name: "n1"}}
 	for name, tt := range map[string]struct {
 		released, companion string
 		want                bool
@@ -439,7 +440,7 @@ func TestPeersOf(t *testing.T) {
 	peers := PeersOf(guardOf("g"), all, func(g *v1alpha1.NodeGuard) bool { return g == open || g == deleted })
 	asked := func(companions bool) (names []string) {
 		for i := range peers {
-			if CanGuard(&peers[i], []*Node{{Name: "n1"}}, func(string) bool { return companions }) {
+			if CanGuard(&peers[i], []*kube.Node{{Name: "n1"}}, func(string) bool { return companions }) {
 				names = append(names, peers[i].Guard.Name)
 			}
 		}
@@ -530,7 +531,7 @@ func TestOrderOfReleaseRequests(t *testing.T) {
 // A budget alone is no reason for a NodeGuard of a namespace that is not allowed to hold a node: users can create one.
 func TestANodeGuardThatIsNotAllowedHoldsOnlyNodesWithItsCompanion(t *testing.T) {
 	in := scene(cordoned(0, 1), func(in *Input) {
-		in.NotAllowed = task.NamespaceNotAllowed("ns")
+		in.NotAllowed = hold.NamespaceNotAllowed("ns")
 		in.Companions = slices.DeleteFunc(in.Companions, func(p Pod) bool { return p.Node == "n1" })
 	})
 	stances := Stances(in)

@@ -7,6 +7,11 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+	"time"
+
+	"k8s.io/apimachinery/pkg/util/intstr"
+
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // planner is one pass for a NodeGuard. It moves the nodes from one state to the next, and collects the actions.
@@ -41,7 +46,7 @@ func newPlanner(in *Input) *planner {
 	}
 	slices.SortFunc(p.nodes, func(a, b *nodePlan) int { return strings.Compare(a.Name, b.Name) })
 	p.capacity.nodes, p.capacity.unguarded = p.nodes, p.unguarded()
-	p.capacity.max = scaled(in.Guard.Spec.MaxUnavailable, len(p.nodes))
+	p.capacity.max = kube.MaxUnavailable(cmp.Or(in.Guard.Spec.MaxUnavailable, new(intstr.FromInt32(1))), len(p.nodes))
 	p.peers = peers{all: in.Peers}
 	p.joinPeerReleases()
 	return p
@@ -64,7 +69,7 @@ func (p *planner) join() {
 	for i := range p.in.Guard.Status.Released {
 		entry := &p.in.Guard.Status.Released[i]
 		if p.byName[entry.Node] == nil {
-			p.byName[entry.Node] = &nodePlan{observedNode: observedNode{Node: &Node{Name: entry.Node}}}
+			p.byName[entry.Node] = &nodePlan{observedNode: observedNode{Node: &kube.Node{Name: entry.Node}}}
 		}
 		p.byName[entry.Node].load(entry)
 	}
@@ -139,4 +144,13 @@ func (p *planner) joinForeignPods() {
 
 func older(a, b *Pod) bool {
 	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(string(a.UID), string(b.UID))) < 0
+}
+
+// releaseRequest returns the source of a node's release request, and since when it exists. The time on its budget takes precedence.
+func releaseRequest(node *kube.Node, budget *Budget, now time.Time) (by string, since time.Time) {
+	by, since = kube.ReleaseRequest(node, now)
+	if by != "" && budget != nil && !budget.RequestedAt.IsZero() {
+		since = budget.RequestedAt
+	}
+	return by, since
 }

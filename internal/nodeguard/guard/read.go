@@ -11,28 +11,18 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodecondition"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
 )
 
-// ViewNode returns what the plan reads of a node.
-func ViewNode(n *corev1.Node) Node {
-	return Node{
-		Name: n.Name, UID: n.UID, ResourceVersion: n.ResourceVersion, Labels: n.Labels, Taints: n.Spec.Taints,
-		Unschedulable: n.Spec.Unschedulable, Deleting: !n.DeletionTimestamp.IsZero(),
-		Ready: task.NodeReady(n), Announced: nodecondition.Announced(n.Status.Conditions),
-		Approved: n.Annotations[v1alpha1.ApproveReleaseAnnotation], BreakGlass: n.Annotations[v1alpha1.BreakGlassAnnotation],
-	}
-}
-
 // ViewTarget returns what the plan reads of a pod of the target. It returns false if the pod has ended or is
 // terminating.
 func ViewTarget(p *corev1.Pod) (TargetPod, bool) {
-	if task.PodEnded(p.Status.Phase) {
+	if kube.PodEnded(p.Status.Phase) {
 		return TargetPod{}, false
 	}
-	pod := TargetPod{Node: p.Spec.NodeName, Ready: podReady(p) && p.DeletionTimestamp.IsZero()}
+	pod := TargetPod{Node: p.Spec.NodeName, Ready: kube.PodReady(p) && p.DeletionTimestamp.IsZero()}
 	if ref := metav1.GetControllerOf(p); ref != nil {
 		pod.OwnerKind = ref.Kind
 	}
@@ -43,8 +33,8 @@ func ViewTarget(p *corev1.Pod) (TargetPod, bool) {
 func ViewPod(p *corev1.Pod) Pod {
 	view := Pod{
 		Name: p.Name, UID: p.UID, Node: p.Spec.NodeName, Owner: owner(p), Revision: p.Labels[v1alpha1.RevisionLabel],
-		Created: p.CreationTimestamp.Time, Phase: phaseOf(p), Ready: podReady(p), Terminating: !p.DeletionTimestamp.IsZero(),
-		RequestedAt: p.Annotations[v1alpha1.RequestedAtAnnotation], Waiting: task.Waiting(p),
+		Created: p.CreationTimestamp.Time, Phase: phaseOf(p), Ready: kube.PodReady(p), Terminating: !p.DeletionTimestamp.IsZero(),
+		RequestedAt: p.Annotations[v1alpha1.RequestedAtAnnotation], Waiting: kube.Waiting(p),
 	}
 	if view.ended() {
 		view.Ended, view.ExitCode, view.Message = ended(p)
@@ -58,15 +48,6 @@ func owner(o metav1.Object) types.UID {
 		return ref.UID
 	}
 	return types.UID(o.GetAnnotations()[v1alpha1.NodeGuardUIDAnnotation])
-}
-
-func podReady(p *corev1.Pod) bool {
-	for i := range p.Status.Conditions {
-		if c := &p.Status.Conditions[i]; c.Type == corev1.PodReady {
-			return c.Status == corev1.ConditionTrue
-		}
-	}
-	return false
 }
 
 // phaseOf returns the phase of a companion or a check. An admission webhook or policy may have added containers to a check, which
@@ -91,10 +72,10 @@ func checkContainer(p *corev1.Pod) *corev1.ContainerStatus {
 	if p.Labels[v1alpha1.GuardRoleLabel] != v1alpha1.GuardRoleCheck {
 		return nil
 	}
-	if status := task.ContainerStatus(p, task.ContainerName); status != nil {
+	if status := kube.ContainerStatus(p, task.ContainerName); status != nil {
 		return status
 	}
-	return task.ContainerStatus(p, ContainerName)
+	return kube.ContainerStatus(p, ContainerName)
 }
 
 // ended returns how a check ended. A check that the kubelet ended has no end time: then its creation time is used, so

@@ -58,9 +58,9 @@ func (p *planner) releaseOrHold() {
 }
 
 // hold holds a node, and schedules the pass that may release it without an event.
-func (p *planner) hold(n *nodePlan, h *hold) {
+func (p *planner) hold(n *nodePlan, h *holding) {
 	n.hold(h)
-	p.plan.wake(h.recheckAt)
+	p.plan.wake(h.Until)
 	if !h.late {
 		p.plan.wake(p.deadline(n))
 	}

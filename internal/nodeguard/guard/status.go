@@ -115,7 +115,7 @@ func explain(n *nodePlan) NodeState {
 	state := NodeState{Name: n.Name, State: Guarded, Unavailable: n.isUnavailable(), Reason: v1alpha1.ReasonCompanionsReady, Message: "it has no release request"}
 	switch {
 	case n.held != nil:
-		state.State, state.Reason, state.Message = Held, n.held.reason, n.held.String()
+		state.State, state.Reason, state.Message = Held, n.held.Reason, n.held.String()
 	case n.isReleased():
 		state.State, state.Reason, state.Message = Released, n.entry.Reason, "it is released, and not available again yet"
 	}
@@ -145,14 +145,14 @@ func (s *summary) waitingList() (waiting []v1alpha1.WaitingNode, failed []v1alph
 	nodes := s.heldNodes()
 	for _, n := range nodes[:min(maxHeld, len(nodes))] {
 		w := v1alpha1.WaitingNode{
-			Node: n.Name, Since: metav1.NewTime(n.requestedAt).Rfc3339Copy(), By: n.requestedBy, Reason: n.held.reason, Message: n.held.String(),
+			Node: n.Name, Since: metav1.NewTime(n.requestedAt).Rfc3339Copy(), By: n.requestedBy, Reason: n.held.Reason, Message: n.held.String(),
 		}
 		if !n.held.late {
 			w.Until = metav1.NewTime(s.deadline(n)).Rfc3339Copy()
 		}
 		waiting = append(waiting, w)
 		if w.Reason == v1alpha1.ReasonCheckFailed {
-			failed = append(failed, v1alpha1.FailedCheck{Node: n.Name, RequestedAt: w.Since, Message: n.held.message})
+			failed = append(failed, v1alpha1.FailedCheck{Node: n.Name, RequestedAt: w.Since, Message: n.held.Message})
 		}
 	}
 	return waiting, failed

@@ -14,7 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // One of the conditions is True, and its message names what is missing.
@@ -33,7 +34,7 @@ func TestConditions(t *testing.T) {
 		kind, reason, says string
 	}{
 		"the namespace is not allowed": {
-			scene(func(in *Input) { in.NotAllowed = task.NamespaceNotAllowed("storage") }),
+			scene(func(in *Input) { in.NotAllowed = hold.NamespaceNotAllowed("storage") }),
 			v1alpha1.ConditionStalled,
 			v1alpha1.ReasonNamespaceNotAllowed,
 			"",
@@ -53,26 +54,28 @@ func TestConditions(t *testing.T) {
 		"companions are rejected": {
 			scene(
 				func(in *Input) { in.Companions = in.Companions[1:] },
-				func(in *Input) { in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "quota"} },
+				func(in *Input) { in.Obstacle = &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "quota"} },
 			),
 			v1alpha1.ConditionStalled,
 			v1alpha1.ReasonPodForbidden,
 			"quota",
 		},
 		"the companion that was rejected is there, or is no longer needed": {
-			scene(func(in *Input) { in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "quota"} }),
+			scene(func(in *Input) { in.Obstacle = &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "quota"} }),
 			v1alpha1.ConditionReady,
 			v1alpha1.ReasonCompanionsReady,
 			"",
 		},
 		"a budget of another owner selects companions": {
-			scene(func(in *Input) { in.Foreign = []ForeignBudget{{"theirs", labels.Everything()}} }),
+			scene(func(in *Input) { in.Foreign = []kube.ForeignBudget{{Name: "theirs", Selector: labels.Everything()}} }),
 			v1alpha1.ConditionStalled,
 			v1alpha1.ReasonOverlappingBudget,
 			"theirs",
 		},
 		"budgets of other owners select other pods": {
-			scene(func(in *Input) { in.Foreign = []ForeignBudget{{"invalid", nil}, {"theirs", labels.Nothing()}} }),
+			scene(func(in *Input) {
+				in.Foreign = []kube.ForeignBudget{{Name: "invalid"}, {Name: "theirs", Selector: labels.Nothing()}}
+			}),
 			v1alpha1.ConditionReady,
 			v1alpha1.ReasonCompanionsReady,
 			"",

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/yaml"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/testing/plantest"
 	"github.com/everynode/everynode/internal/text"
@@ -30,7 +31,7 @@ type cluster struct {
 	t          *testing.T
 	now        time.Time
 	guard      *v1alpha1.NodeGuard
-	nodes      map[string]*guard.Node
+	nodes      map[string]*kube.Node
 	companions map[string]*guard.Pod
 	budgets    map[string]*guard.Budget
 	serial     int
@@ -42,13 +43,13 @@ type cluster struct {
 func newCluster(t *testing.T, spec string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, now: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), guard: &v1alpha1.NodeGuard{},
-		nodes: map[string]*guard.Node{}, companions: map[string]*guard.Pod{}, budgets: map[string]*guard.Budget{}}
+		nodes: map[string]*kube.Node{}, companions: map[string]*guard.Pod{}, budgets: map[string]*guard.Budget{}}
 	if err := yaml.UnmarshalStrict([]byte(spec), c.guard); err != nil {
 		t.Fatal(err)
 	}
 	c.guard.UID, c.guard.Generation, c.guard.CreationTimestamp = "guard", 1, metav1.NewTime(c.now)
 	for _, name := range []string{"node-1", "node-2", "node-3"} {
-		c.nodes[name] = &guard.Node{Name: name, UID: types.UID(name), ResourceVersion: c.version(), Ready: true}
+		c.nodes[name] = &kube.Node{Name: name, UID: types.UID(name), ResourceVersion: c.version(), Ready: true}
 	}
 	return c
 }
@@ -59,7 +60,7 @@ func (c *cluster) version() string {
 }
 
 // change returns a node with a new resource version.
-func (c *cluster) change(name string) *guard.Node {
+func (c *cluster) change(name string) *kube.Node {
 	c.nodes[name].ResourceVersion = c.version()
 	return c.nodes[name]
 }

@@ -6,9 +6,10 @@ package guard
 import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/component-helpers/scheduling/corev1/nodeaffinity"
 
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
@@ -19,7 +20,7 @@ import (
 // released.
 func (o observed) guards(n *nodePlan) bool {
 	switch {
-	case !task.AllowsNode(o.in.AllowedNodes, n.Labels):
+	case !hold.AllowsNode(o.in.AllowedNodes, n.Labels):
 		return false // its companion and its check would run there
 	case n.active():
 		return true
@@ -42,7 +43,7 @@ func (o observed) belongsToTarget(n *nodePlan) bool {
 
 // targetSelects reports whether a DaemonSet selects a node by its name, selector and affinity.
 // Source: k8s.io/kubernetes pkg/controller/daemon, NodeShouldRunDaemonPod.
-func targetSelects(template *corev1.PodSpec, node *Node) bool {
+func targetSelects(template *corev1.PodSpec, node *kube.Node) bool {
 	if template.NodeName != "" && template.NodeName != node.Name {
 		return false
 	}
@@ -54,27 +55,12 @@ func targetSelects(template *corev1.PodSpec, node *Node) bool {
 
 // excludesTarget reports whether the taints of a node exclude a DaemonSet's pod. Taints that are release requests do
 // not count: what they announce has not happened yet.
-func excludesTarget(template *corev1.PodSpec, node *Node) bool {
+func excludesTarget(template *corev1.PodSpec, node *kube.Node) bool {
 	var taints []corev1.Taint
 	for _, taint := range node.Taints {
-		if _, asks := releaseRequestTaints[taint.Key]; !asks {
+		if !kube.AsksByTaint(&taint) {
 			taints = append(taints, taint)
 		}
 	}
-	return task.Untolerated(taints, task.Tolerations(template.Tolerations)) != nil
-}
-
-// scaled returns a number of nodes: percentages are rounded down, but to at least one unless the value is 0.
-func scaled(value *intstr.IntOrString, nodes int) int {
-	if value == nil {
-		return 1
-	}
-	n, err := intstr.GetScaledValueFromIntOrPercent(value, nodes, false)
-	if err != nil {
-		return 0 // the API validation rejects everything else: hold
-	}
-	if n == 0 && value.Type == intstr.String && value.StrVal != "0%" {
-		return 1
-	}
-	return max(n, 0)
+	return kube.Untolerated(taints, task.Tolerations(template.Tolerations)) != nil
 }

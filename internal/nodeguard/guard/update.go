@@ -17,7 +17,7 @@ const updatedAtOnce = 10
 // because without a companion nothing holds the node at that moment.
 func (o observed) isOutdated(n *nodePlan) bool {
 	c := n.companion
-	return o.in.NotAllowed == nil && c.Revision != o.in.Revision && !c.Terminating && !c.ended() && !n.requestsRelease() && (o.in.Obstacle == nil || !o.in.Now.Before(o.in.Obstacle.RetryAt))
+	return o.in.NotAllowed == nil && c.Revision != o.in.Revision && !c.Terminating && !c.ended() && !n.requestsRelease() && (o.in.Obstacle == nil || !o.in.Now.Before(o.in.Obstacle.Until))
 }
 
 // replace deletes outdated companions, at most updatedAtOnce of them. The next pass recreates them under the

@@ -170,10 +170,10 @@ func TestARunWithARebootEndsOnANodeOfAnotherTeam(t *testing.T) {
 		j := readJob(Input{Job: newJob(), Now: now, AllowedNodes: teamA})
 		other := newNode("n", ofTeam("b"))
 		r := startRequest{phase: phase, node: &other}
-		if b := j.startBlock(r); !b.blocks() || b.reason != v1alpha1.ReasonNodeNotAllowed {
+		if b := j.startBlock(r); !b.blocks() || b.Reason != v1alpha1.ReasonNodeNotAllowed {
 			t.Errorf("%s starts: %+v", phase, b)
 		}
-		if b := j.runBlock(r, true); !b.blocks() || !strings.Contains(b.message, v1alpha1.NodesAnnotation) {
+		if b := j.runBlock(r, true); !b.blocks() || !strings.Contains(b.Message, v1alpha1.NodesAnnotation) {
 			t.Errorf("%s continues: %+v", phase, b)
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
@@ -125,7 +126,7 @@ func TestWithoutAnArchiveOnlyNewRunsWait(t *testing.T) {
 		j.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
 	})
 	in := see(job, []Node{newNode("failed", recorded(record.Failed)), newNode("new")})
-	in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonArchiveNotConfigured, Message: "no archive"}
+	in.Obstacle = &hold.Why{Reason: v1alpha1.ReasonArchiveNotConfigured, Message: "no archive"}
 	p := Next(in)
 	if diff := cmp.Diff([]string{"start rollback 1 of rev on failed"}, told(p)); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)

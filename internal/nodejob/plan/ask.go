@@ -105,7 +105,7 @@ func (as *assessor) assessQuestions(w *nodePlan) {
 		}
 		w.note(b)
 		w.unasked = true
-		as.plan.wake(b.until)
+		as.plan.wake(b.Until)
 	}
 }
 

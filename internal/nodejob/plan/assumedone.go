@@ -7,6 +7,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -46,7 +47,7 @@ func (j *job) readAssumeDone() labels.Selector {
 // assumeDone writes the record of a node that counts as done without a run. Until that is written, the node is not
 // done. Nothing is written while the NodeJob is suspended, so that a user can check the plan before.
 func (as *assessor) assumeDone(w *nodePlan) {
-	b := block{reason: v1alpha1.ReasonAssumedDone, message: "it matches spec.nodes.assumeDone, and counts as done without a run"}
+	b := block{Why: hold.Why{Reason: v1alpha1.ReasonAssumedDone, Message: "it matches spec.nodes.assumeDone, and counts as done without a run"}}
 	if !as.mayMarkDone(w, b) {
 		return
 	}
@@ -65,7 +66,7 @@ func (as *assessor) assumeDone(w *nodePlan) {
 // mayMarkDone makes the node wait for the write that makes it done without a run, and reports whether that may be planned now.
 func (as *assessor) mayMarkDone(w *nodePlan, b block) bool {
 	if s := suspended(as.job, startRequest{}); s.blocks() {
-		b.cause, b.message = s.cause, b.message+" when the NodeJob is resumed"
+		b.cause, b.Message = s.cause, b.Message+" when the NodeJob is resumed"
 	}
 	if p := nodeHasProblem(as.job, startRequest{node: w.node}); p.blocks() && !b.blocks() {
 		b = p

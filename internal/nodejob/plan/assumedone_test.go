@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 )
 
@@ -131,7 +132,9 @@ func TestAssumeDone(t *testing.T) {
 // TestAssumeDoneWaits tests what a node waits for that will be assumed to be done.
 func TestAssumeDoneWaits(t *testing.T) {
 	const assumed = "it matches spec.nodes.assumeDone, and counts as done without a run"
-	problem := map[types.UID]NodeProblem{"n-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "a policy", RetryAt: ago(-5)}}
+	problem := map[types.UID]NodeProblem{
+		"n-uid": {Why: hold.Why{Reason: v1alpha1.ReasonRecordRejected, Message: "a policy", Until: ago(-5)}},
+	}
 	for name, tt := range map[string]struct {
 		suspend         bool
 		problems        map[types.UID]NodeProblem

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
@@ -209,7 +210,7 @@ func (a *attemptReader) readEnd(pod *Pod, node *Node) end {
 	}
 	if why := disruption(pod, node); why != "" {
 		reason := v1alpha1.ReasonDisrupted
-		if pod.DisruptedReason == task.EvictedByAPI {
+		if pod.DisruptedReason == kube.EvictedByAPI {
 			reason = v1alpha1.ReasonEvicted
 		}
 		return end{outcome: record.Disrupted, reason: reason, message: why}

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
@@ -25,31 +26,11 @@ import (
 
 // NodeBudget is what the NodeDisruptionBudgets of a node mean for a NodeJob. The zero value is a node without one.
 type NodeBudget struct {
-	// Limited is true if a NodeJob must claim the node before it disrupts it.
-	Limited bool
-	// Closed is why no disruption may begin on the node, and TasksClosed why no attempt may start; nil if it may.
-	Closed      *BudgetClosure
-	TasksClosed *BudgetClosure
-	// Outside is the budget whose closed window the NodeJob ignores on the node (maintenance.ignoreWindowsOn); "" if it ignores none.
-	Outside string
-	// ClosesAt is when the first window closes, and ClosesBy the name of its budget; zero if no window closes.
-	ClosesAt time.Time
-	ClosesBy string
-	// Longest is the duration of the longest window of the budget LongestOf, whose longest window is the shortest; zero without windows.
-	Longest   time.Duration
-	LongestOf string
+	hold.Effect
+	hold.Stance
 	// Unknown is true while the manager does not know what the budgets allow, for example after its start.
 	Unknown bool
-	// Seat is the name and the UID of the pod to evict; empty if the node has no seat.
-	Seat    string
-	SeatUID types.UID
-	// Allowed is true if the budgets allow to disrupt the node: by the eviction, or because it already counts as unavailable.
-	// Message is why they do not.
-	Allowed bool
-	Message string
-	// Drained is true if the node has lost its seat, is cordoned, for this NodeJob or by something else, and is Ready or was so a minute ago.
-	Drained bool
-	// UsedUpByJob is true if they do not because this NodeJob itself holds all nodes that use up a limit.
+	// UsedUpByJob is true if they allow nothing because this NodeJob itself holds all nodes that use up a limit.
 	UsedUpByJob bool
 	// Claimed is true if this NodeJob has claimed the node.
 	Claimed bool
@@ -63,17 +44,9 @@ func (b NodeBudget) outsideFor(phase task.Phase) string {
 	return b.Outside
 }
 
-// BudgetClosure is why a NodeDisruptionBudget is closed.
-type BudgetClosure struct {
-	// Message names the budget and says why.
-	Message string
-	// Until is when the reason ends; zero if that is not known.
-	Until time.Time
-}
-
-// block is that of a node that waits for a closed budget.
-func (c *BudgetClosure) block() block {
-	return block{cause: causeBudgetClosed, reason: v1alpha1.ReasonBudgetClosed, message: c.Message, until: c.Until}
+// closedBy is the block of a node that waits for a closed budget.
+func closedBy(c *hold.Why) block {
+	return block{cause: causeBudgetClosed, Why: hold.Why{Reason: v1alpha1.ReasonBudgetClosed, Message: c.Message, Until: c.Until}}
 }
 
 // Claim claims a node from its NodeDisruptionBudgets: the seat of the node is evicted, if it has one. If that is refused, nothing is
@@ -93,7 +66,7 @@ func (c *capacity) tasksClosed(w *nodePlan) block {
 	if w.start.phase != task.Task || closed == nil || c.hasBegun(w.node) {
 		return block{}
 	}
-	return closed.block()
+	return closedBy(closed)
 }
 
 // hasBegun reports whether a node is being prepared for a run, which ends regardless of budgets. A node that stays cordoned after a
@@ -111,17 +84,17 @@ func (c *capacity) budgetBlock(w *nodePlan) block {
 	if closed := c.closedBlock(w); closed.blocks() || !b.Limited || !c.needsClaim(w.node) {
 		return closed
 	}
-	wait := block{cause: causeBudget, reason: v1alpha1.ReasonWaitingForBudget}
+	wait := block{cause: causeBudget, Why: hold.Why{Reason: v1alpha1.ReasonWaitingForBudget}}
 	switch {
 	case b.Unknown:
-		wait.message = "the manager does not know yet what its NodeDisruptionBudgets allow"
+		wait.Message = "the manager does not know yet what its NodeDisruptionBudgets allow"
 	case !b.Allowed:
 		// A node that waits for its seat does not wait for other nodes.
-		wait.message, wait.awaits = firstOf(b.Message, "its NodeDisruptionBudgets do not allow it now"), b.Seat != ""
+		wait.Message, wait.awaits = firstOf(b.Message, "its NodeDisruptionBudgets do not allow it now"), b.Seat != ""
 	default:
-		wait.message = "it claims the node from its NodeDisruptionBudgets"
+		wait.Message = "it claims the node from its NodeDisruptionBudgets"
 		if b.Outside != "" {
-			wait.message += fmt.Sprintf(" outside of the window of %s, because spec.maintenance.ignoreWindowsOn names it", b.Outside)
+			wait.Message += fmt.Sprintf(" outside of the window of %s, because spec.maintenance.ignoreWindowsOn names it", b.Outside)
 		}
 		wait.claim = &Claim{Node: w.node.Name, NodeUID: w.node.UID, Seat: b.Seat, SeatUID: b.SeatUID}
 	}
@@ -148,15 +121,21 @@ func (c *capacity) windowBlock(w *nodePlan, b *NodeBudget) block {
 	run, parts := c.longestRun(w.start.number)
 	switch closes := b.ClosesAt; {
 	case b.Longest > 0 && run > b.Longest:
-		return block{cause: causeWindowTooShort, reason: v1alpha1.ReasonWindowTooShort, message: fmt.Sprintf(
-			"a run can take %s (%s), and the longest window of NodeDisruptionBudget %s is %s, so none can start: set a longer durationSeconds there, or a shorter task.timeoutSeconds or a lower retry.limit here",
-			run, parts, b.LongestOf, b.Longest)}
+		return block{
+			cause: causeWindowTooShort,
+			Why: hold.Why{Reason: v1alpha1.ReasonWindowTooShort, Message: fmt.Sprintf(
+				"a run can take %s (%s), and the longest window of NodeDisruptionBudget %s is %s, so none can start: set a longer durationSeconds there, or a shorter task.timeoutSeconds or a lower retry.limit here",
+				run, parts, b.LongestOf, b.Longest)},
+		}
 	case b.Closed != nil:
-		return b.Closed.block()
+		return closedBy(b.Closed)
 	case !closes.IsZero() && c.in.Now.Add(run).After(closes):
-		return block{cause: causeBudgetClosed, reason: v1alpha1.ReasonBudgetClosed, until: closes, message: fmt.Sprintf(
-			"the window of NodeDisruptionBudget %s closes at %s, and a run can take %s (%s), so it starts in a later window",
-			b.ClosesBy, closes.UTC().Format(time.RFC3339), run, parts)}
+		return block{
+			cause: causeBudgetClosed,
+			Why: hold.Why{Reason: v1alpha1.ReasonBudgetClosed, Until: closes, Message: fmt.Sprintf(
+				"the window of NodeDisruptionBudget %s closes at %s, and a run can take %s (%s), so it starts in a later window",
+				b.ClosesBy, closes.UTC().Format(time.RFC3339), run, parts)},
+		}
 	}
 	return block{}
 }

@@ -18,13 +18,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // limited is a node with a seat that the budgets allow to evict.
 func limited(changes ...func(*NodeBudget)) NodeBudget {
-	b := NodeBudget{Limited: true, Seat: "seat", SeatUID: "seat-uid", Allowed: true}
+	b := NodeBudget{Effect: hold.Effect{Limited: true}, Stance: hold.Stance{Seat: "seat", SeatUID: "seat-uid", Allowed: true}}
 	for _, change := range changes {
 		change(&b)
 	}
@@ -47,7 +48,7 @@ func exhausted(b *NodeBudget) {
 var frozenUntil = now.Add(time.Hour)
 
 func frozen(b *NodeBudget) {
-	b.Closed = &BudgetClosure{Message: "NodeDisruptionBudget b allows no disruption", Until: frozenUntil}
+	b.Closed = &hold.Why{Message: "NodeDisruptionBudget b allows no disruption", Until: frozenUntil}
 }
 
 func tasksFrozen(b *NodeBudget) { frozen(b); b.TasksClosed = b.Closed }
@@ -137,7 +138,7 @@ func TestBudgets(t *testing.T) {
 		"a node that is prepared waits, and stays cordoned, until the manager knows whether it has its seat": {
 			job:     []func(*v1alpha1.NodeJob){cordoning, upToUnavailable(1)},
 			a:       []func(*Node){cordonedBy(jobKey)},
-			budget:  NodeBudget{Limited: true, Unknown: true},
+			budget:  NodeBudget{Effect: hold.Effect{Limited: true}, Unknown: true},
 			cause:   causeBudget,
 			message: "the manager does not know yet what its NodeDisruptionBudgets allow",
 			holds:   []types.UID{"a-uid"},
@@ -176,7 +177,7 @@ func TestBudgets(t *testing.T) {
 			cause: causeBudget, message: "NodeDisruptionBudget b allows 1", awaits: []types.UID{"a-uid", "b-uid"},
 		},
 		"the manager does not know what the budgets allow": {
-			job: []func(*v1alpha1.NodeJob){always}, budget: NodeBudget{Limited: true, Unknown: true},
+			job: []func(*v1alpha1.NodeJob){always}, budget: NodeBudget{Effect: hold.Effect{Limited: true}, Unknown: true},
 			cause: causeBudget, message: "the manager does not know yet what its NodeDisruptionBudgets allow",
 		},
 		"a budget is closed": {
@@ -280,7 +281,7 @@ func TestBudgets(t *testing.T) {
 		"a run that waits for its retry is held while the manager does not know the budgets": {
 			job:     []func(*v1alpha1.NodeJob){always, oneAtOnce},
 			a:       []func(*Node){recorded(record.Failed, func(r *record.Record) { r.FinishedAt = ago(60) })},
-			budget:  NodeBudget{Limited: true, Unknown: true},
+			budget:  NodeBudget{Effect: hold.Effect{Limited: true}, Unknown: true},
 			holds:   []types.UID{"a-uid"},
 			cause:   causeBudget,
 			message: "the manager does not know yet what its NodeDisruptionBudgets allow",
@@ -441,11 +442,11 @@ func TestTheClaimedNodeOfTheManagerStarts(t *testing.T) {
 // What must not be disrupted together is not claimed together.
 func TestClaimsCountAsDisruptions(t *testing.T) {
 	controlPlane := func(n *Node) { n.Labels = map[string]string{controlPlaneLabel: ""} }
-	retried := &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(1)}
+	retried := &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no", Until: ago(1)}
 	tests := map[string]struct {
 		nodes    []Node
 		own      string
-		obstacle *task.Obstacle
+		obstacle *hold.Why
 		want     []string
 	}{
 		"control plane nodes": {
@@ -641,8 +642,8 @@ func TestOutsideOfAWindow(t *testing.T) {
 func TestAClosedBudgetIsSaidBesideAnotherReason(t *testing.T) {
 	in := see(newJob(rebootingAs(v1alpha1.RebootAlways), upToUnavailable(1)), []Node{newNode("a"), newNode("b", byHand)})
 	opens := now.Add(time.Hour)
-	closed := &BudgetClosure{Message: "the window of NodeDisruptionBudget sunday is closed", Until: opens}
-	in.Budgets, in.BudgetsChangeAt = map[types.UID]NodeBudget{"a-uid": {Limited: true, Closed: closed}}, opens
+	closed := &hold.Why{Message: "the window of NodeDisruptionBudget sunday is closed", Until: opens}
+	in.Budgets, in.BudgetsChangeAt = map[types.UID]NodeBudget{"a-uid": {Effect: hold.Effect{Limited: true, Closed: closed}}}, opens
 	p := Next(in)
 	const want = "1 node is not Ready, cordoned or at work (b), and maintenance.maxUnavailable allows 1; and the window of NodeDisruptionBudget sunday is closed"
 	if a := p.Nodes[0]; a.Reason != v1alpha1.ReasonMaxUnavailableReached || a.Message != want {

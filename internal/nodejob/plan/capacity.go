@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/plural"
 )
@@ -67,7 +68,7 @@ func (p *planner) startWithinLimit() {
 			if b.claim != nil {
 				p.claim(w, b.claim)
 			}
-			p.plan.wake(b.until)
+			p.plan.wake(b.Until)
 			continue
 		}
 		p.capacity.take(w)
@@ -86,7 +87,7 @@ func (c *capacity) startBlock(w *nodePlan) block {
 		free = false // one start shows whether the obstacle still exists
 	}
 	if !free {
-		return block{cause: causeSlot, reason: w.Reason, message: c.noSlotMessage}
+		return block{cause: causeSlot, Why: hold.Why{Reason: w.Reason, Message: c.noSlotMessage}}
 	}
 	if b := c.inUse(w); b.blocks() {
 		return b
@@ -99,7 +100,7 @@ func (c *capacity) startBlock(w *nodePlan) block {
 		return c.budgetBlock(w)
 	}
 	if closed := c.closedBlock(w); closed.blocks() { // it may last longer
-		b.message += "; and " + closed.message
+		b.Message += "; and " + closed.Message
 		w.budgetClosed = true
 	}
 	return b
@@ -216,7 +217,7 @@ func (c *capacity) candidates() []candidate {
 // them than slots.
 func (c *capacity) lastTurn(i int) time.Time {
 	w := &c.nodes[i]
-	tried := c.in.NodeProblems[w.node.UID].RetryAt
+	tried := c.in.NodeProblems[w.node.UID].Until
 	if !tried.IsZero() || !w.rerun || c.inPreparation(w) {
 		return tried
 	}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 func stableSince(seconds int) func(*v1alpha1.NodeJob) {
@@ -154,12 +154,12 @@ func TestAJoiningNodeLeavesTheSlotToOthers(t *testing.T) {
 
 // While it is not known whether the API server still refuses pods, one start of each kind of pod shows it.
 func TestOneStartShowsWhetherPodsAreStillRefused(t *testing.T) {
-	refusal := &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(5)}
+	refusal := &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no", Until: ago(5)}
 	a, b, c := newNode("a", exhaustedWith(nil)), newNode("b", exhaustedWith(nil)), newNode("c")
 	const rollback, attempt = "start rollback 1 of rev on a", "start attempt 1 of rev on c"
 	for name, tt := range map[string]struct {
 		job                   func(*v1alpha1.NodeJob)
-		obstacle, ofRollbacks *task.Obstacle
+		obstacle, ofRollbacks *hold.Why
 		nodes                 []Node
 		want                  []string
 	}{

@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
@@ -148,17 +149,17 @@ func (w *nodePlan) noteCheckBefore(pod *Pod, v podAssessment) {
 
 // checkBlock is that of a node on which a pod of a phase runs before the task, or will. Without a message, it says what that does.
 func (j *job) checkBlock(phase task.Phase, message string, until time.Time) block {
-	b := block{cause: causeCheckBefore, reason: v1alpha1.ReasonCheckingBefore, message: message, until: until}
+	b := block{cause: causeCheckBefore, Why: hold.Why{Reason: v1alpha1.ReasonCheckingBefore, Message: message, Until: until}}
 	does := "task.check runs before the task"
 	switch {
 	case phase == task.CheckExpires:
 		does = "spec.expires.check runs"
 	case task.IsAudit(j.in.Job):
-		b.reason, does = v1alpha1.ReasonChecking, "task.check runs"
+		b.Reason, does = v1alpha1.ReasonChecking, "task.check runs"
 	case task.OnlyPulls(j.in.Job):
-		b.reason, does = v1alpha1.ReasonPullingImages, "its images are pulled first"
+		b.Reason, does = v1alpha1.ReasonPullingImages, "its images are pulled first"
 	}
-	b.message = firstOf(message, does)
+	b.Message = firstOf(message, does)
 	return b
 }
 

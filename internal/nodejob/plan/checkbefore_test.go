@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
@@ -250,7 +251,7 @@ func TestChecksAtTheSameTime(t *testing.T) {
 	if got := len(Next(in).Actions); got != maxChecksBefore-1 {
 		t.Errorf("%d checks start beside one, want %d in all", got, maxChecksBefore)
 	}
-	in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(1)}
+	in.Obstacle = &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no", Until: ago(1)}
 	if got := len(Next(in).Actions); got != 1 {
 		t.Errorf("%d checks start to see whether the obstacle still exists, want 1", got)
 	}
@@ -437,7 +438,7 @@ func TestPodsThatPullAreRefused(t *testing.T) {
 	}{"until the next try": {-9, 0}, "the next try": {1, 1}} {
 		t.Run(name, func(t *testing.T) {
 			in := see(newJob(template), []Node{newNode("a"), newNode("b")})
-			in.RunnerRefused = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no such pods", RetryAt: ago(tt.retry)}
+			in.RunnerRefused = &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no such pods", Until: ago(tt.retry)}
 			p := Next(in)
 			c := p.Status.Conditions[2]
 			if c.Status != metav1.ConditionTrue || c.Reason != v1alpha1.ReasonPodForbidden || !strings.Contains(c.Message, "no such pods") {

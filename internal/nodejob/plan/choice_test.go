@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 )
 
@@ -184,7 +185,9 @@ func TestRankOfCanaries(t *testing.T) {
 		"a node that is done":                    {reboots, newNode("n", recorded(record.Succeeded)), "", 2, 0},
 	} {
 		in := see(newJob(tt.job), []Node{tt.node})
-		in.Budgets = map[types.UID]NodeBudget{newNode("seated").UID: {Limited: true, Seat: "seat"}}
+		in.Budgets = map[types.UID]NodeBudget{
+			newNode("seated").UID: {Effect: hold.Effect{Limited: true}, Stance: hold.Stance{Seat: "seat"}},
+		}
 		in.OwnNode = tt.own
 		ro := rolloutOf(in)
 		if rank, stickiness := (chooser{ro}).canaryRank(
@@ -206,8 +209,11 @@ func TestAStepTakesTheQuarantinedNodeWithoutASeat(t *testing.T) {
 		[]Node{newNode("a", again, cordonedBy(jobKey)), newNode("b", again, cordonedBy(jobKey))},
 	)
 	in.Budgets = map[types.UID]NodeBudget{
-		in.Nodes[0].UID: {Limited: true, Seat: "seat", SeatUID: "seat", Message: "b is not available, and the budget allows 1"},
-		in.Nodes[1].UID: {Limited: true, Allowed: true},
+		in.Nodes[0].UID: {
+			Effect: hold.Effect{Limited: true},
+			Stance: hold.Stance{Seat: "seat", SeatUID: "seat", Message: "b is not available, and the budget allows 1"},
+		},
+		in.Nodes[1].UID: {Effect: hold.Effect{Limited: true}, Stance: hold.Stance{Allowed: true}},
 	}
 	p := Next(in)
 	if got := []string{

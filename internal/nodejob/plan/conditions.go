@@ -280,7 +280,7 @@ func (su *summarizer) suspended(n v1alpha1.NodeCounts) summary {
 // blocked reports whether the obstacle blocks everything: only a change by the user removes it, or the API server
 // refuses pods while no attempt runs whose end could free capacity.
 func (su *summarizer) blocked() bool {
-	return su.obstacle != nil && (su.obstacle.RetryAt.IsZero() || (su.matters() && su.capacity.starts == su.capacity.busy))
+	return su.obstacle != nil && (su.obstacle.Until.IsZero() || (su.matters() && su.capacity.starts == su.capacity.busy))
 }
 
 // matters reports whether the obstacle affects any node.

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -52,7 +53,7 @@ func TestSummary(t *testing.T) {
 	problem := func(in *Input) { in.NodeProblems = nameTaken(60, 5) }
 	refusedFor := func(seconds int) func(*Input) {
 		return func(in *Input) {
-			in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "exceeded quota", RetryAt: ago(-seconds)}
+			in.Obstacle = &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "exceeded quota", Until: ago(-seconds)}
 		}
 	}
 	tests := map[string]struct {
@@ -64,7 +65,7 @@ func TestSummary(t *testing.T) {
 	}{
 		"rollbacks are refused": {
 			job: []func(*v1alpha1.NodeJob){templated}, nodes: []Node{newNode("a", isFailed)},
-			in:    func(in *Input) { in.RunnerRefused = &task.Obstacle{Message: "no runner", RetryAt: ago(-5)} },
+			in:    func(in *Input) { in.RunnerRefused = &hold.Why{Message: "no runner", Until: ago(-5)} },
 			begin: "Stalled NodesFailed: 1 node failed", end: "; no runner",
 		},
 		"no node continues and one has a problem that is not its cause": {
@@ -225,7 +226,7 @@ func TestSummary(t *testing.T) {
 			nodes: []Node{newNode("a")}, pods: []Pod{newPod(newNode("a"), exited(0))},
 			in: func(in *Input) {
 				in.NodeProblems = map[types.UID]NodeProblem{
-					"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", RetryAt: ago(-5)},
+					"a-uid": {Why: hold.Why{Reason: v1alpha1.ReasonRecordRejected, Message: "full", Until: ago(-5)}},
 				}
 			}, begin: "Stalled RecordRejected",
 		},
@@ -301,7 +302,7 @@ func TestNoRollbackHasFailedWhileOneRuns(t *testing.T) {
 
 func TestTheStatusOfAnUnknownRevisionHasNoRollout(t *testing.T) {
 	in := see(newJob(), []Node{newNode("a")})
-	in.Revision, in.Obstacle = "", &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
+	in.Revision, in.Obstacle = "", &hold.Why{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
 	if got := Next(in).Status.Rollout; got != nil {
 		t.Errorf("rollout %+v", got)
 	}

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
@@ -268,7 +269,7 @@ func TestStaysAssumed(t *testing.T) {
 
 func TestNothingIsAssumedWithUnknownRevision(t *testing.T) {
 	in := see(newJob(assuming), []Node{newNode("n", configured)})
-	in.Revision, in.Obstacle = "", &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
+	in.Revision, in.Obstacle = "", &hold.Why{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
 	if got := told(Next(in)); len(got) > 0 {
 		t.Errorf("actions %v, want none", got)
 	}

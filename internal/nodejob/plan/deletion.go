@@ -56,7 +56,7 @@ func (p *planner) cleanUp() {
 		node := &p.in.Nodes[i]
 		if t := p.hindrance(node); t != nil && t.Reason == v1alpha1.ReasonRecordRejected {
 			p.nodes[i].findings().problem = t
-			p.plan.wake(t.RetryAt)
+			p.plan.wake(t.Until)
 		} else if p.in.Job.Spec.DeletionPolicy == v1alpha1.DeletionRetain {
 			p.removeGateAndCordon(node)
 		} else {
@@ -272,7 +272,7 @@ func (sb *statusBuilder) deletionStatus() v1alpha1.NodeJobStatus {
 	case sb.obstacleFor(task.Rollback) != nil && n.Total > 0:
 		o := sb.obstacleFor(task.Rollback)
 		reason := o.Reason
-		if o.Files { // who deletes the NodeJob with its objects must learn that the nodes stay as they are
+		if o.AllPhases { // who deletes the NodeJob with its objects must learn that the nodes stay as they are
 			reason = v1alpha1.ReasonRollbackFailed
 		}
 		is = summary{v1alpha1.ConditionStalled, reason, text + ": " + o.Message + ". " + sb.deletionRemedy()}

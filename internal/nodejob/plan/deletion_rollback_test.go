@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -34,13 +35,13 @@ func TestDeletionWithRollback(t *testing.T) {
 		return newPod(newNode(node), func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) })
 	}
 	unrecordable := map[types.UID]NodeProblem{
-		"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", RetryAt: ago(-5)},
+		"a-uid": {Why: hold.Why{Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", Until: ago(-5)}},
 	}
 	tests := map[string]struct {
 		job      []func(*v1alpha1.NodeJob)
 		nodes    []Node
 		pods     []Pod
-		obstacle *task.Obstacle
+		obstacle *hold.Why
 		troubles map[types.UID]NodeProblem
 		want     []string
 		// wantStalled is the beginning of the message of the Stalled condition; "" if it is False.
@@ -158,23 +159,23 @@ func TestDeletionWithRollback(t *testing.T) {
 			nodes: []Node{
 				done("a"),
 			},
-			obstacle:    &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"},
+			obstacle:    &hold.Why{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"},
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: ConfigMap ns/x does not exist. Fix the cause and",
 		},
 		"files that are gone block it": {
 			nodes:       []Node{done("a")},
-			obstacle:    &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist", Files: true},
+			obstacle:    &hold.Why{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist", AllPhases: true},
 			wantStalled: "the NodeJob is being deleted; on 1 node the task is still to be rolled back: ConfigMap ns/x does not exist. Fix the cause and",
 			wantReason:  v1alpha1.ReasonRollbackFailed,
 		},
 		"nothing can be rolled back in a terminating namespace": {
-			nodes: []Node{done("a")}, obstacle: &task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating}, want: []string{"forget a"},
+			nodes: []Node{done("a")}, obstacle: &hold.Why{Reason: v1alpha1.ReasonNamespaceTerminating}, want: []string{"forget a"},
 		},
 		"a pod that never ends and cannot be recorded blocks it together with a failed rollback": {
 			nodes: []Node{newNode("a"), newNode("b", failed)},
 			pods:  []Pod{newPod(newNode("a"), func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) })},
 			troubles: map[types.UID]NodeProblem{
-				"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", RetryAt: ago(-5)},
+				"a-uid": {Why: hold.Why{Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", Until: ago(-5)}},
 			},
 			wantStalled: "the NodeJob is being deleted; on 2 nodes the task is still to be rolled back: a: its annotations are full; b: the rollback has failed: TaskFailed: no way back. Fix the cause and",
 		},
@@ -185,7 +186,7 @@ func TestDeletionWithRollback(t *testing.T) {
 			nodes: []Node{
 				done("a", undone(record.Succeeded, 1)),
 			},
-			obstacle: &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"},
+			obstacle: &hold.Why{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"},
 			want:     []string{"forget a"},
 		},
 		"a node with a problem and a failed rollback block it": {
@@ -313,15 +314,15 @@ func TestWaitsOfADeletion(t *testing.T) {
 		"a pod is terminating for too long": {node: done, pods: terminating(60), state: Waiting, reason: v1alpha1.ReasonRollbackFailed, wake: deletionRecheckInterval},
 		"the end of a pod cannot be recorded": {
 			node: func(*Node) {}, pods: []Pod{newPod(newNode("a"), exited(0), func(p *Pod) { p.Created = ago(8000) })}, state: Failed, reason: v1alpha1.ReasonRecordRejected, wake: 5 * time.Second,
-			problems: map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", RetryAt: ago(-5)}},
+			problems: map[types.UID]NodeProblem{"a-uid": {Why: hold.Why{Reason: v1alpha1.ReasonRecordRejected, Message: "full", Until: ago(-5)}}},
 		},
 		"a pod never ends": {
 			node: func(*Node) {}, pods: []Pod{newPod(newNode("a"), func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) })}, state: Running, reason: v1alpha1.ReasonRecordRejected, wake: 5 * time.Second,
-			problems: map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", RetryAt: ago(-5)}},
+			problems: map[types.UID]NodeProblem{"a-uid": {Why: hold.Why{Reason: v1alpha1.ReasonRecordRejected, Message: "full", Until: ago(-5)}}},
 		},
 		"a rollback never ends": {
 			node: recorded(record.Failed, attempts(2)), pods: []Pod{newPod(newNode("a"), func(p *Pod) { p.Runs, p.Created, p.DeleteRequested = task.Rollback, ago(8000), ago(7900) })}, state: Failed, reason: v1alpha1.ReasonRecordRejected, wake: 5 * time.Second,
-			problems: map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", RetryAt: ago(-5)}},
+			problems: map[types.UID]NodeProblem{"a-uid": {Why: hold.Why{Reason: v1alpha1.ReasonRecordRejected, Message: "full", Until: ago(-5)}}},
 		},
 	} {
 		in := see(newJob(withRollback, deleted(v1alpha1.DeletionRollback)), []Node{newNode("a", tt.node)}, tt.pods...)

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 )
 
@@ -49,7 +50,7 @@ func TestDeletionWithARefusedWrite(t *testing.T) {
 	} {
 		in := see(newJob(), []Node{newNode("a", recorded(record.Succeeded))})
 		in.Job.DeletionTimestamp = &metav1.Time{Time: ago(1)}
-		in.NodeProblems = map[types.UID]NodeProblem{"a-uid": {Reason: tt.reason, Message: "no", RetryAt: ago(-5)}}
+		in.NodeProblems = map[types.UID]NodeProblem{"a-uid": {Why: hold.Why{Reason: tt.reason, Message: "no", Until: ago(-5)}}}
 		p := Next(in)
 		if diff := cmp.Diff(tt.want, told(p)); diff != "" || isStalled(p.Status) != tt.stalled || p.WakeAt.Equal(ago(-5)) != tt.stalled {
 			t.Errorf("%s: stalled %t, wakes at %v, actions (-want +got):\n%s", name, isStalled(p.Status), p.WakeAt, diff)
@@ -207,7 +208,7 @@ func TestADeletionHoldsTheNodesThatItsPodsDisrupt(t *testing.T) {
 				withRollback(in.Job)
 				in.Job.Spec.DeletionPolicy = v1alpha1.DeletionRollback
 			}
-			in.Budgets = map[types.UID]NodeBudget{node.UID: {Limited: !tt.unlimited}}
+			in.Budgets = map[types.UID]NodeBudget{node.UID: {Effect: hold.Effect{Limited: !tt.unlimited}}}
 			p := Next(in)
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {
 				t.Errorf("actions (-want +got):\n%s", diff)

@@ -10,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -76,7 +77,7 @@ func (j *job) pending(p *peer, node *Node) bool {
 // isPending is pending for the record that the node has for the NodeJob. A node with an untolerated taint does not
 // match, except while it joins: taints are added and removed then.
 func (j *job) isPending(p *peer, node *Node, on *record.NodeRecord) bool {
-	if p.done(node, on) || !p.named.has(node) || !task.AllowsNode(p.AllowedNodes, node.Labels) || !task.FitsOS(p.OS, node.Labels) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
+	if p.done(node, on) || !p.named.has(node) || !hold.AllowsNode(p.AllowedNodes, node.Labels) || !task.FitsOS(p.OS, node.Labels) || !matchesWith(p.selector, p.RemoveLabels, node, on.Record) {
 		return false
 	}
 	taint := j.untolerated(node, p.tolerations)

@@ -12,6 +12,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -27,9 +28,9 @@ func TestNodeStates(t *testing.T) {
 		onPoolB = func(j *v1alpha1.NodeJob) {
 			j.Spec.Nodes.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"pool": "b"}}
 		}
-		missing = &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"}
-		refused = func(retry time.Time) *task.Obstacle {
-			return &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: retry}
+		missing = &hold.Why{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"}
+		refused = func(retry time.Time) *hold.Why {
+			return &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no", Until: retry}
 		}
 	)
 	state := func(s State, reason, message string, until time.Time) NodeState {
@@ -38,7 +39,7 @@ func TestNodeStates(t *testing.T) {
 	tests := map[string]struct {
 		job      *v1alpha1.NodeJob
 		node     Node
-		obstacle *task.Obstacle
+		obstacle *hold.Why
 		want     NodeState
 	}{
 		"it runs on a node without obstacles": {node: newNode("n"), want: starts},

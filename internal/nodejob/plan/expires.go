@@ -8,6 +8,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/plural"
@@ -111,14 +112,14 @@ func (as *assessor) noteExpiring(w *nodePlan) {
 
 // markExpired writes that the node is Expired without a rollback.
 func (ea *expiryAssessor) markExpired(terminating bool, w *nodePlan) {
-	b := block{reason: v1alpha1.ReasonExpired, message: "the task is no longer needed on it (spec.expires), and nothing of it is there"}
+	b := block{Why: hold.Why{Reason: v1alpha1.ReasonExpired, Message: "the task is no longer needed on it (spec.expires), and nothing of it is there"}}
 	if t := podIsTerminating(ea.job, startRequest{terminating: terminating}); t.blocks() {
 		b = t
 	}
 	if !ea.mayMarkDone(w, b) {
 		return
 	}
-	mark := ea.cordons.markOf(w.node, v1alpha1.ReasonExpired, b.message)
+	mark := ea.cordons.markOf(w.node, v1alpha1.ReasonExpired, b.Message)
 	now := ea.recorder.recordedAt()
 	r := record.Record{Revision: ea.in.Revision, Digest: ea.in.Digest, NeverStarted: true, FinishedAt: now, RecordedAt: now, ChangedBy: ea.in.author()}
 	if prev := w.node.On.Record; ea.keepsRun(w.node) {
@@ -187,7 +188,7 @@ func (ea *expiryAssessor) check(terminating bool, w *nodePlan) {
 		return
 	}
 	if b := ea.startBlock(startRequest{phase: task.CheckExpires, node: w.node, terminating: terminating, notBefore: due}); b.blocks() {
-		ea.plan.wake(b.until)
+		ea.plan.wake(b.Until)
 		return
 	}
 	w.start = ea.expiryStart(w.node)

@@ -12,8 +12,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // joiningFor is how long after its creation a node without the taint of the gate still gets the taint. After that time
@@ -84,7 +84,7 @@ func (g *gate) gateKeys(node *Node) []string {
 // none.
 func (j *job) untolerated(node *Node, tolerations []corev1.Toleration) *corev1.Taint {
 	for i := range node.Taints {
-		if t := &node.Taints[i]; !j.isGate(t) && !task.Tolerated(t, tolerations) {
+		if t := &node.Taints[i]; !j.isGate(t) && !kube.Tolerated(t, tolerations) {
 			return t
 		}
 	}

@@ -13,8 +13,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // gated gives a NodeJob a gate that was created an hour ago.
@@ -71,7 +71,7 @@ func TestNoNodeIsClosedWithUnknownRevision(t *testing.T) {
 		newJob(gated(v1alpha1.GateSpec{Nodes: v1alpha1.GateAll, Effect: v1alpha1.GateNoExecute})),
 		[]Node{newNode("n", made(7200), labelled("old"))},
 	)
-	in.Revision, in.Obstacle = "", &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
+	in.Revision, in.Obstacle = "", &hold.Why{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
 	if got := told(Next(in)); len(got) > 0 {
 		t.Errorf("actions %v, want none", got)
 	}
@@ -338,7 +338,7 @@ func TestGate(t *testing.T) {
 }
 
 func refuseNamespace(in *Input) {
-	in.NotAllowed = &task.Obstacle{Reason: v1alpha1.ReasonNamespaceNotAllowed, Message: "it has no label"}
+	in.NotAllowed = &hold.Why{Reason: v1alpha1.ReasonNamespaceNotAllowed, Message: "it has no label"}
 }
 
 // The success and all changes that it causes are one write.

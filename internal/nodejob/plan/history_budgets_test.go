@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -159,19 +160,19 @@ func (h *history) addBudgets(in *Input) {
 	}
 	in.Budgets = map[types.UID]NodeBudget{}
 	closesAt, until := h.window()
-	var closed *BudgetClosure
+	var closed *hold.Why
 	switch {
 	case h.frozen:
-		closed = &BudgetClosure{Message: "the budget is frozen"}
+		closed = &hold.Why{Message: "the budget is frozen"}
 	case !until.IsZero():
-		closed = &BudgetClosure{Message: "the window is closed", Until: until}
+		closed = &hold.Why{Message: "the window is closed", Until: until}
 	}
 	if in.BudgetsChangeAt = closesAt; closesAt.IsZero() {
 		in.BudgetsChangeAt = until
 	}
 	for i := range in.Nodes {
 		uid := in.Nodes[i].UID
-		b := NodeBudget{Limited: true, Closed: closed, Claimed: h.granted[uid], Unknown: h.unknown}
+		b := NodeBudget{Effect: hold.Effect{Limited: true, Closed: closed}, Claimed: h.granted[uid], Unknown: h.unknown}
 		if h.tasks {
 			b.TasksClosed = closed
 		}

@@ -13,7 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
 
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 func (h *history) nextUID(prefix string) types.UID {
@@ -123,8 +123,8 @@ func (h *history) input() Input {
 		in.Drains[look.UID] = slices.Clone(h.workloads[look.UID]) // read live
 	}
 	if h.denied {
-		in.NotAllowed = task.NamespaceNotAllowed("ns")
-	} else if nodes, obstacle := task.AllowedNodes("ns", h.annotations()); obstacle != nil {
+		in.NotAllowed = hold.NamespaceNotAllowed("ns")
+	} else if nodes, obstacle := hold.AllowedNodes("ns", h.annotations()); obstacle != nil {
 		in.NotAllowed = obstacle
 	} else {
 		in.AllowedNodes = nodes

@@ -14,6 +14,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
 )
@@ -156,7 +157,7 @@ func (h *history) userEvent(what int) {
 		h.say("suspend is %v", h.job.Spec.Suspend)
 	case 2:
 		if h.obstacle == nil {
-			h.obstacle = &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"}
+			h.obstacle = &hold.Why{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "ConfigMap ns/x does not exist"}
 		} else {
 			h.obstacle = nil
 		}

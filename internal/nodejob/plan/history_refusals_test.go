@@ -12,6 +12,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -47,7 +48,7 @@ type shell struct {
 }
 
 type refusal struct {
-	task.Obstacle
+	hold.Why
 	wait time.Duration
 }
 
@@ -152,8 +153,8 @@ func (h *history) judgeStarts() {
 			if known == nil && h.refusedSince.IsZero() {
 				h.refusedSince = h.told
 			}
-			h.refusals[sort] = &refusal{wait: wait, Obstacle: task.Obstacle{
-				Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses " + h.refused, RetryAt: h.told.Add(wait),
+			h.refusals[sort] = &refusal{wait: wait, Why: hold.Why{
+				Reason: v1alpha1.ReasonPodForbidden, Message: "the API server refuses " + h.refused, Until: h.told.Add(wait),
 			}}
 		case known != nil:
 			delete(h.refusals, sort)
@@ -181,7 +182,7 @@ func (h *history) trouble(node types.UID, reason, message string, first, longest
 		known.Reason, known.reasonSince = reason, h.told
 	}
 	known.wait = max(first, min(2*known.wait, longest))
-	known.Message, known.TriedAt, known.RetryAt = message, h.told, h.told.Add(known.wait)
+	known.Message, known.TriedAt, known.Until = message, h.told, h.told.Add(known.wait)
 }
 
 // isGeneral reports whether a pod was rejected while all other pods were rejected too.
@@ -253,10 +254,10 @@ func (h *history) noteTry(in Input, p Plan) {
 // tellTroubles adds the in-memory state of the manager to the input of the plan.
 func (h *history) tellTroubles(in *Input) {
 	if in.Obstacle == nil && h.refusals[false] != nil {
-		in.Obstacle = &h.refusals[false].Obstacle
+		in.Obstacle = &h.refusals[false].Why
 	}
 	if h.refusals[true] != nil && h.job.Spec.Task.Template != nil {
-		in.RunnerRefused = &h.refusals[true].Obstacle
+		in.RunnerRefused = &h.refusals[true].Why
 	}
 	in.NodeProblems = map[types.UID]NodeProblem{}
 	there := map[types.UID]bool{}

@@ -16,7 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/testing/historytest"
 )
 
@@ -118,7 +118,7 @@ type history struct {
 	lines  []string
 	broken string
 	// obstacle is the current obstacle.
-	obstacle *task.Obstacle
+	obstacle *hold.Why
 	// workloads are the pods of others, by the UID of their node.
 	workloads map[types.UID][]DrainPod
 	// cordonedBy is who cordoned a node by hand, by its UID.

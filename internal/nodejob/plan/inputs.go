@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -43,7 +44,7 @@ func nodeValueMissing(j *job, r startRequest) block {
 		return block{}
 	}
 	if v := j.nodeValues(r.node); v.Reason != "" {
-		return block{cause: causeNode, reason: v.Reason, message: v.Message}
+		return block{cause: causeNode, Why: hold.Why{Reason: v.Reason, Message: v.Message}}
 	}
 	return block{}
 }

@@ -9,6 +9,7 @@ import (
 	"strings"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -39,9 +40,12 @@ func (c *capacity) inUse(w *nodePlan) block {
 	if len(node.CordonedBy) > 0 {
 		who = "" // the manager has cordoned it
 	}
-	return block{cause: causeInUse, reason: v1alpha1.ReasonNodeInUse, message: fmt.Sprintf(
-		"something else%s %s and may still work on it; the task starts when the node is uncordoned. If nothing works there: kubectl uncordon %s, or kubectl -n %s annotate nodejob %s %s=%s --overwrite",
-		bracketed(who), did, node.Name, c.in.Job.Namespace, c.in.Job.Name, v1alpha1.TakeOverAnnotation, node.Name)}
+	return block{
+		cause: causeInUse,
+		Why: hold.Why{Reason: v1alpha1.ReasonNodeInUse, Message: fmt.Sprintf(
+			"something else%s %s and may still work on it; the task starts when the node is uncordoned. If nothing works there: kubectl uncordon %s, or kubectl -n %s annotate nodejob %s %s=%s --overwrite",
+			bracketed(who), did, node.Name, c.in.Job.Namespace, c.in.Job.Name, v1alpha1.TakeOverAnnotation, node.Name)},
+	}
 }
 
 // isDrained reports whether something that is not a NodeJob has drained a node, according to its seat.

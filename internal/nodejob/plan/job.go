@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
@@ -37,7 +38,7 @@ type job struct {
 	named       names
 	tolerations []corev1.Toleration
 	// obstacle is Input.Obstacle, or what is wrong in the spec.
-	obstacle  *task.Obstacle
+	obstacle  *hold.Why
 	dependsOn []peer
 	sharers   []peer
 	// self is the NodeJob as a Peer of other NodeJobs.
@@ -88,7 +89,7 @@ func (p *policy) notAllowed() bool {
 
 // allowsNode reports whether the namespace of the NodeJob is not limited to other nodes. What starts on a node, and what changes it
 // other than to record what ends there or to remove what the NodeJob has put there, needs that.
-func (p *policy) allowsNode(node *Node) bool { return task.AllowsNode(p.in.AllowedNodes, node.Labels) }
+func (p *policy) allowsNode(node *Node) bool { return hold.AllowsNode(p.in.AllowedNodes, node.Labels) }
 
 // serves reports whether the manager serves the namespace, on this node.
 func (p *policy) serves(node *Node) bool { return !p.notAllowed() && p.allowsNode(node) }
@@ -100,7 +101,7 @@ func (j *job) rejectPublishedSelector() {
 	for _, entry := range j.in.Job.Spec.Publish {
 		reads := func(r labels.Requirement) bool { return r.Key() == entry.Label }
 		if slices.ContainsFunc(requirements, reads) && j.in.Job.DeletionTimestamp.IsZero() {
-			j.obstacle = &task.Obstacle{
+			j.obstacle = &hold.Why{
 				Reason: v1alpha1.ReasonInvalidSelector,
 				Message: "spec.nodes.selector reads the label " + entry.Label + ", which spec.publish sets: a node would no longer be selected because of its own result. " +
 					"Remove the label from spec.nodes.selector; the task runs once on a node without it",
@@ -120,7 +121,7 @@ func (j *job) readSelector(spec *metav1.LabelSelector, field string) labels.Sele
 		return selector
 	}
 	if j.in.Job.DeletionTimestamp.IsZero() {
-		j.obstacle = &task.Obstacle{
+		j.obstacle = &hold.Why{
 			Reason:  v1alpha1.ReasonInvalidSelector,
 			Message: field + " cannot be used: " + err.Error() + ". Correct it as for a Deployment's selector",
 		}

@@ -13,6 +13,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/plural"
@@ -229,16 +230,18 @@ func (c *capacity) mustNotDisrupt(w *nodePlan) block {
 	other := c.unavailableControlPlane(w.node)
 	switch {
 	case other != "":
-		return block{cause: causeControlPlane, reason: v1alpha1.ReasonWaitingForControlPlane,
-			message: fmt.Sprintf("control plane node %s is not Ready, cordoned or at work, and only one is made unavailable at a time", other)}
+		return block{
+			cause: causeControlPlane,
+			Why:   hold.Why{Reason: v1alpha1.ReasonWaitingForControlPlane, Message: fmt.Sprintf("control plane node %s is not Ready, cordoned or at work, and only one is made unavailable at a time", other)},
+		}
 	case c.inPreparation(w):
 		return block{}
 	case c.comesLast(w):
-		return block{cause: causeManagerNodeLast, reason: v1alpha1.ReasonManagerNodeLast, message: "the manager runs on this node, so it is last"}
+		return block{cause: causeManagerNodeLast, Why: hold.Why{Reason: v1alpha1.ReasonManagerNodeLast, Message: "the manager runs on this node, so it is last"}}
 	case !w.Unavailable && c.unavailableNodes >= c.maxUnavailableNodes && !c.rollout.joinedAfterStable(w.node):
-		return block{cause: causeMaxUnavailable, reason: v1alpha1.ReasonMaxUnavailableReached, message: c.unavailableMessage()}
+		return block{cause: causeMaxUnavailable, Why: hold.Why{Reason: v1alpha1.ReasonMaxUnavailableReached, Message: c.unavailableMessage()}}
 	case c.tooManyDrains():
-		return block{cause: causeSlot, reason: v1alpha1.ReasonWaitingForSlot, message: fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains)}
+		return block{cause: causeSlot, Why: hold.Why{Reason: v1alpha1.ReasonWaitingForSlot, Message: fmt.Sprintf("it waits until fewer than %d nodes are being drained", maxDrains)}}
 	}
 	return block{}
 }
@@ -249,7 +252,7 @@ func (c *capacity) mustNotRollBack(w *nodePlan) block {
 	if w.Unavailable || c.unavailableNodes < c.maxUnavailableNodes || !c.in.Job.DeletionTimestamp.IsZero() {
 		return block{}
 	}
-	return block{cause: causeRollback, reason: v1alpha1.ReasonRollbackPending, message: c.unavailableMessage()}
+	return block{cause: causeRollback, Why: hold.Why{Reason: v1alpha1.ReasonRollbackPending, Message: c.unavailableMessage()}}
 }
 
 // comesLast reports whether a node must wait because the manager runs on it, and the task runs on another node or may

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
@@ -83,7 +84,7 @@ type nodePlan struct {
 	// gated is true if the node is not done and has the taint of the gate.
 	gated bool
 	// obstructedBy is the obstacle that alone prevents the node from starting; nil if none does.
-	obstructedBy *task.Obstacle
+	obstructedBy *hold.Why
 	// found is nil for most nodes: see findings.
 	found *findings
 }
@@ -173,13 +174,10 @@ const (
 
 // block is why a node waits.
 type block struct {
-	cause   cause
-	reason  string
-	message string
-	// until is when it no longer waits for that; zero if that is not known.
-	until time.Time
+	cause cause
+	hold.Why
 	// obstacle and problem are what causeObstacle and causeNodeProblem mean.
-	obstacle *task.Obstacle
+	obstacle *hold.Why
 	problem  *NodeProblem
 	// claim is how the node is claimed from its NodeDisruptionBudgets; nil if it is not. awaits is true if it would be if they
 	// allowed it.
@@ -192,7 +190,7 @@ func (b *block) blocks() bool { return b.cause != causeNone }
 
 // waitFor makes the node wait.
 func (w *nodePlan) waitFor(b block) {
-	w.set(Waiting, b.reason, b.message, b.until)
+	w.set(Waiting, b.Reason, b.Message, b.Until)
 	w.cause, w.awaitsBudget = b.cause, b.awaits
 	w.note(b)
 }
@@ -258,7 +256,7 @@ func (w *nodePlan) isExcludedThoughSelected() bool {
 func (w *nodePlan) postpone(b block) {
 	switch {
 	case w.start.phase == task.Rollback:
-		w.explain(b.reason, b.message)
+		w.explain(b.Reason, b.Message)
 	case w.start.phase != task.CheckExpires || w.State == Waiting:
 		w.waitFor(b)
 	}

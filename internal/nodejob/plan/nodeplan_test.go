@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -59,7 +60,9 @@ func TestARollbackThatWaitsForASlotRetainsTheStateOfItsNode(t *testing.T) {
 func TestAProblemOfARollbackThatIsNotNeededAnyMoreIsReported(t *testing.T) {
 	node := newNode("a", recorded(record.Failed, attempts(2)), labelled(rev))
 	in := see(newJob(withRollback), []Node{node}, newPod(node, exited(0), func(p *Pod) { p.Runs, p.UID = task.Rollback, "rollback" }))
-	in.NodeProblems = map[types.UID]NodeProblem{"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", RetryAt: ago(-5)}}
+	in.NodeProblems = map[types.UID]NodeProblem{
+		"a-uid": {Why: hold.Why{Reason: v1alpha1.ReasonRecordRejected, Message: "full", Until: ago(-5)}},
+	}
 	if got := assessed(in).findings().problem; got == nil {
 		t.Error("no problem")
 	}
@@ -75,7 +78,7 @@ func TestProgress(t *testing.T) {
 		}
 	}
 	problem := map[types.UID]NodeProblem{
-		"n-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "x", Since: ago(7200), TriedAt: ago(5), RetryAt: ago(-5)},
+		"n-uid": {Why: hold.Why{Reason: v1alpha1.ReasonPodNameTaken, Message: "x", Until: ago(-5)}, Since: ago(7200), TriedAt: ago(5)},
 	}
 	for name, tt := range map[string]struct {
 		job      func(*v1alpha1.NodeJob)
@@ -129,7 +132,7 @@ func TestANodeWithoutProgressIsOneFailure(t *testing.T) {
 	node := newNode("a", recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) }))
 	in := see(newJob(), []Node{node}, newPod(node, func(p *Pod) { p.Created, p.DeleteRequested = ago(8000), ago(7900) }))
 	in.NodeProblems = map[types.UID]NodeProblem{
-		"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "full", Since: ago(7200), TriedAt: ago(5), RetryAt: ago(-5)},
+		"a-uid": {Why: hold.Why{Reason: v1alpha1.ReasonRecordRejected, Message: "full", Until: ago(-5)}, Since: ago(7200), TriedAt: ago(5)},
 	}
 	final := 0
 	for _, f := range assessed(in).findings().failures {
@@ -144,22 +147,22 @@ func TestANodeWithoutProgressIsOneFailure(t *testing.T) {
 
 // TestObstacleOfAPhase tests what prevents the pods of reboots, checks and rollbacks.
 func TestObstacleOfAPhase(t *testing.T) {
-	runner := &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no runner"}
-	stays, passes := &task.Obstacle{
+	runner := &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no runner"}
+	stays, passes := &hold.Why{
 		Reason: v1alpha1.ReasonConfigMapNotFound,
-	}, &task.Obstacle{
-		Reason:  v1alpha1.ReasonPodForbidden,
-		RetryAt: ago(-5),
+	}, &hold.Why{
+		Reason: v1alpha1.ReasonPodForbidden,
+		Until:  ago(-5),
 	}
-	notAllowed := &task.Obstacle{Reason: v1alpha1.ReasonNamespaceNotAllowed}
-	input, file := &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound}, &task.Obstacle{Reason: v1alpha1.ReasonSecretNotFound, Files: true}
+	notAllowed := &hold.Why{Reason: v1alpha1.ReasonNamespaceNotAllowed}
+	input, file := &hold.Why{Reason: v1alpha1.ReasonSecretNotFound}, &hold.Why{Reason: v1alpha1.ReasonSecretNotFound, AllPhases: true}
 	script := func(*v1alpha1.NodeJob) {}
 	for name, tt := range map[string]struct {
 		job        func(*v1alpha1.NodeJob)
-		obstacle   *task.Obstacle
-		notAllowed *task.Obstacle
+		obstacle   *hold.Why
+		notAllowed *hold.Why
 		phase      task.Phase
-		want       *task.Obstacle
+		want       *hold.Why
 	}{
 		"none":                        {script, nil, nil, task.Rollback, runner},
 		"a reboot needs no script":    {script, stays, nil, task.Reboot, runner},
@@ -175,7 +178,7 @@ func TestObstacleOfAPhase(t *testing.T) {
 		"a refused pod of another kind":                      {templated, passes, nil, task.Rollback, runner},
 		"a missing object":                                   {templated, stays, nil, task.Rollback, stays},
 		"the namespace is not allowed":                       {script, nil, notAllowed, task.Reboot, notAllowed},
-		"the namespace is deleted and is not allowed":        {script, &task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, RetryAt: ago(-5)}, notAllowed, task.Reboot, &task.Obstacle{Reason: v1alpha1.ReasonNamespaceTerminating, RetryAt: ago(-5)}},
+		"the namespace is deleted and is not allowed":        {script, &hold.Why{Reason: v1alpha1.ReasonNamespaceTerminating, Until: ago(-5)}, notAllowed, task.Reboot, &hold.Why{Reason: v1alpha1.ReasonNamespaceTerminating, Until: ago(-5)}},
 		"another obstacle, and the namespace is not allowed": {script, stays, notAllowed, task.Rollback, notAllowed},
 	} {
 		in := see(newJob(tt.job), nil)

@@ -11,23 +11,21 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
 )
 
 // NodeProblem is what prevents the manager from continuing with a single node, and that no object of the API shows.
 type NodeProblem struct {
-	// Reason and Message say what is wrong and what to do.
-	Reason  string
-	Message string
+	// Until is when the operation may be retried; zero for immediately.
+	hold.Why
 	// Since is when the problem was first seen, and TriedAt when it was seen last. While nothing is tried, it is not known whether the
 	// problem still exists.
 	Since, TriedAt time.Time
 	// General is true for a pod that was refused while the API server refused all other pods too. Then the node is not the
 	// cause.
 	General bool
-	// RetryAt is when the operation may be retried; zero for immediately.
-	RetryAt time.Time
 }
 
 // nodeProblems is what the status shows of the problems on single nodes, by name. The time of the next retry is not
@@ -51,7 +49,7 @@ func (sb *statusBuilder) nodeProblems() []v1alpha1.NodeProblem {
 
 // hindrance is the problem that blocks a node; nil if there is none, or if the operation may be retried.
 func (j *job) hindrance(node *Node) *NodeProblem {
-	if t := j.in.NodeProblems[node.UID]; j.in.Now.Before(t.RetryAt) {
+	if t := j.in.NodeProblems[node.UID]; j.in.Now.Before(t.Until) {
 		return new(t)
 	}
 	return nil
@@ -70,7 +68,7 @@ func (su *summarizer) stillTroubled() int {
 
 // obstacleFor is what prevents the creation of the next pod of a phase on any node; nil if nothing does. The reboot
 // only needs a pod, and what the NodeJob waits for before a run does not matter later in the run.
-func (j *job) obstacleFor(phase task.Phase) *task.Obstacle {
+func (j *job) obstacleFor(phase task.Phase) *hold.Why {
 	o := j.obstacle
 	switch {
 	case phase == task.CheckBefore && o == nil:
@@ -82,18 +80,18 @@ func (j *job) obstacleFor(phase task.Phase) *task.Obstacle {
 	switch {
 	case o == nil:
 		return j.in.RunnerRefused
-	case beforeRun(o), phase == task.Reboot && o.RetryAt.IsZero(), otherPods && !o.RetryAt.IsZero():
+	case beforeRun(o), phase == task.Reboot && o.Until.IsZero(), otherPods && !o.Until.IsZero():
 		return j.in.RunnerRefused
 	}
 	return o
 }
 
 // beforeRun reports whether an obstacle matters only before a run.
-func beforeRun(o *task.Obstacle) bool {
+func beforeRun(o *hold.Why) bool {
 	switch o.Reason {
 	case v1alpha1.ReasonDependencyNotFound, v1alpha1.ReasonDependencyCycle, v1alpha1.ReasonInvalidSelector,
 		v1alpha1.ReasonSecretNotFound, v1alpha1.ReasonSecretForbidden, v1alpha1.ReasonArchiveNotConfigured, v1alpha1.ReasonNodeConditionsDisabled:
-		return !o.Files
+		return !o.AllPhases
 	}
 	return false
 }

@@ -16,18 +16,16 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 func nameTaken(since, retryIn int) map[types.UID]NodeProblem {
 	return map[types.UID]NodeProblem{
 		"a-uid": {
-			Reason:  v1alpha1.ReasonPodNameTaken,
-			Message: "pod x has its name",
+			Why:     hold.Why{Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x has its name", Until: ago(-retryIn)},
 			Since:   ago(since),
 			TriedAt: now,
-			RetryAt: ago(-retryIn),
 		},
 	}
 }
@@ -52,7 +50,7 @@ func deletingSince(seconds int) func(*Node) {
 // TestNodeProblem tests what starts while node a has a problem.
 func TestNodeProblem(t *testing.T) {
 	failed := recorded(record.Failed, attempts(2))
-	refused := &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(-5)}
+	refused := &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no", Until: ago(-5)}
 	tests := map[string]struct {
 		change  []func(*v1alpha1.NodeJob)
 		nodes   []Node
@@ -129,12 +127,10 @@ func TestNodeProblem(t *testing.T) {
 				in.Obstacle = refused
 				in.NodeProblems = map[types.UID]NodeProblem{
 					"a-uid": {
-						Reason:  v1alpha1.ReasonPodForbidden,
-						Message: "no",
+						Why:     hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no", Until: ago(-5)},
 						General: true,
 						Since:   ago(99999),
 						TriedAt: ago(5),
-						RetryAt: ago(-5),
 					},
 				}
 			},
@@ -192,7 +188,11 @@ func TestNodeProblem(t *testing.T) {
 			nodes:  []Node{newNode("a"), newNode("b")},
 			in: func(in *Input) {
 				in.NodeProblems = map[types.UID]NodeProblem{
-					"a-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "no", Since: ago(7200), TriedAt: ago(7100), RetryAt: ago(-5)},
+					"a-uid": {
+						Why:     hold.Why{Reason: v1alpha1.ReasonPodNameTaken, Message: "no", Until: ago(-5)},
+						Since:   ago(7200),
+						TriedAt: ago(7100),
+					},
 				}
 			},
 			want: []string{"start attempt 1 of rev on b"}, reason: v1alpha1.ReasonPodNameTaken,
@@ -261,15 +261,13 @@ func TestNodeProblem(t *testing.T) {
 
 func TestNodeProblemsInTheStatus(t *testing.T) {
 	var nodes []Node
-	problems := map[types.UID]NodeProblem{"gone-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "gone", Since: ago(60)}}
+	problems := map[types.UID]NodeProblem{"gone-uid": {Why: hold.Why{Reason: v1alpha1.ReasonPodNameTaken, Message: "gone"}, Since: ago(60)}}
 	for i := range 2 * maxNodeProblems {
 		name := fmt.Sprintf("n%02d", 2*maxNodeProblems-i)
 		nodes = append(nodes, newNode(name))
 		problems[nodes[i].UID] = NodeProblem{
-			Reason:  v1alpha1.ReasonPodNameTaken,
-			Message: "\x1b" + strings.Repeat("x", 1<<10),
+			Why:     hold.Why{Reason: v1alpha1.ReasonPodNameTaken, Message: "\x1b" + strings.Repeat("x", 1<<10), Until: ago(-5)},
 			Since:   ago(60).Add(time.Millisecond),
-			RetryAt: ago(-5),
 			General: name == "n02",
 		}
 	}
@@ -291,7 +289,7 @@ func TestNodeProblemsInTheStatus(t *testing.T) {
 	}
 
 	for uid, t := range problems { // the operation was retried
-		t.RetryAt = t.RetryAt.Add(time.Minute)
+		t.Until = t.Until.Add(time.Minute)
 		problems[uid] = t
 	}
 	if diff := cmp.Diff(p.Status.NodeProblems, Next(in).Status.NodeProblems); diff != "" {
@@ -323,7 +321,10 @@ func TestNodeProblemsInTheStatus(t *testing.T) {
 func TestOutcomeThatCannotBeRecorded(t *testing.T) {
 	cannot := func(since int) map[types.UID]NodeProblem {
 		return map[types.UID]NodeProblem{
-			"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", Since: ago(since), RetryAt: ago(-5)},
+			"a-uid": {
+				Why:   hold.Why{Reason: v1alpha1.ReasonRecordRejected, Message: "its annotations are full", Until: ago(-5)},
+				Since: ago(since),
+			},
 		}
 	}
 	nodes := []Node{newNode("a"), newNode("b")}

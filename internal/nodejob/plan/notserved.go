@@ -10,11 +10,11 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 // NotServed returns the status of a NodeJob for which nothing was ever done: only why. It does not read its spec.
-func NotServed(job *v1alpha1.NodeJob, why *task.Obstacle, now time.Time) v1alpha1.NodeJobStatus {
+func NotServed(job *v1alpha1.NodeJob, why *hold.Why, now time.Time) v1alpha1.NodeJobStatus {
 	status := *job.Status.DeepCopy()
 	status.ObservedGeneration = job.Generation
 	for _, kind := range []string{v1alpha1.ConditionComplete, v1alpha1.ConditionReconciling, v1alpha1.ConditionStalled} {

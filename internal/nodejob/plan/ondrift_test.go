@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
@@ -323,7 +324,7 @@ func TestQuestionsAtTheSameTime(t *testing.T) {
 		t.Errorf("the others wait until %v", p.WakeAt)
 	}
 	in := see(job, nodes)
-	in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(1)}
+	in.Obstacle = &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no", Until: ago(1)}
 	if got := told(Next(in)); len(got) != 1 {
 		t.Errorf("%v start to see whether the obstacle still exists, want 1", got)
 	}

@@ -103,7 +103,7 @@ func (q *quarantiner) waitsForStance(w *nodePlan) bool {
 
 // waitsForPods reports whether a node continues as soon as the API server accepts pods, which is tried again and again.
 func (q *quarantiner) waitsForPods(w *nodePlan) bool {
-	return q.obstacle != nil && !q.obstacle.RetryAt.IsZero() && !q.rollout.stopped && !w.waitsForRollout()
+	return q.obstacle != nil && !q.obstacle.Until.IsZero() && !q.rollout.stopped && !w.waitsForRollout()
 }
 
 // waitsForRetry reports whether the attempt on record has run on its node, and another one will.

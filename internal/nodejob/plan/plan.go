@@ -20,6 +20,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodecondition"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -35,10 +37,10 @@ type Input struct {
 	// Digest is task.Digest of the revision; "" if it is not known.
 	Digest string
 	// Obstacle prevents pods from being started; nil if there is none.
-	Obstacle *task.Obstacle
+	Obstacle *hold.Why
 	// NotAllowed is why the manager does not serve the namespace of the NodeJob; nil if it does. Nothing starts then, and nodes
 	// are changed only to record what ends, and to remove what the NodeJob has put there.
-	NotAllowed *task.Obstacle
+	NotAllowed *hold.Why
 	// AllowedNodes are the nodes that the namespace of the NodeJob is limited to; nil for all. The same holds on all others.
 	AllowedNodes labels.Selector
 	Nodes        []Node
@@ -59,7 +61,7 @@ type Input struct {
 	GateWarning string
 	// RunnerRefused is why the API server refuses the pods of reboots, checks and rollbacks if the task itself is a pod
 	// template, so that Obstacle does not apply to them; nil if it does not refuse them.
-	RunnerRefused *task.Obstacle
+	RunnerRefused *hold.Why
 	// NodeProblems are problems on single nodes that only the manager knows, by the UID of the node.
 	NodeProblems map[types.UID]NodeProblem
 	// OwnNode is the node that the manager itself runs on; "" if there is none.
@@ -191,7 +193,7 @@ type Pod struct {
 
 // ended reports whether no container of the pod runs or will run.
 func (p *Pod) ended() bool {
-	return task.PodEnded(p.Phase)
+	return kube.PodEnded(p.Phase)
 }
 
 // over reports whether nothing of the pod is waited for: it has ended, or runs only containers that were added to it.

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -182,16 +183,16 @@ func (as *assessor) losesSlot(since time.Time) bool {
 
 // failUnrecorded counts a node as failed whose end cannot be recorded.
 func (as *assessor) failUnrecorded(w *nodePlan, t *NodeProblem) {
-	w.waitFor(block{cause: causeNodeProblem, reason: t.Reason, message: t.Message, problem: t})
+	w.waitFor(block{cause: causeNodeProblem, Why: hold.Why{Reason: t.Reason, Message: t.Message}, problem: t})
 	as.failProgress(w, t.Message)
 }
 
 // waitsToRetry reports whether a write that was refused is not tried again yet.
 func (as *assessor) waitsToRetry(t *NodeProblem) bool {
-	if !as.in.Now.Before(t.RetryAt) {
+	if !as.in.Now.Before(t.Until) {
 		return false
 	}
-	as.plan.wake(t.RetryAt)
+	as.plan.wake(t.Until)
 	return true
 }
 
@@ -290,7 +291,7 @@ func (as *assessor) assessStart(terminating bool, known recordState, w *nodePlan
 		w.start = start{phase, known.failures + 1}
 		return
 	}
-	w.waitFor(block{cause: causeSlot, reason: v1alpha1.ReasonWaitingForSlot, message: known.rerunReason})
+	w.waitFor(block{cause: causeSlot, Why: hold.Why{Reason: v1alpha1.ReasonWaitingForSlot, Message: known.rerunReason}})
 	w.start = start{task.Task, known.failures + 1}
 }
 

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 )
 
@@ -128,7 +129,7 @@ func TestARecordThatIsRefused(t *testing.T) {
 	node := newNode("a")
 	refused := func(retryIn int) map[types.UID]NodeProblem {
 		return map[types.UID]NodeProblem{
-			"a-uid": {Reason: v1alpha1.ReasonRecordRejected, Message: "a policy", Since: ago(60), RetryAt: ago(-retryIn)},
+			"a-uid": {Why: hold.Why{Reason: v1alpha1.ReasonRecordRejected, Message: "a policy", Until: ago(-retryIn)}, Since: ago(60)},
 		}
 	}
 	written := []string{"record Succeeded on a: attempts 1, disruptions 0"}

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // Each drain is checked repeatedly, so only a few run at the same time.
@@ -124,7 +124,7 @@ func TestEndOfQuarantine(t *testing.T) {
 func TestCordonBeforeTheTask(t *testing.T) {
 	refusedUntil := func(at time.Time) func(*Input) {
 		return func(in *Input) {
-			in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: at}
+			in.Obstacle = &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no", Until: at}
 		}
 	}
 	lost := func(n *Node) { n.Ready = corev1.ConditionUnknown }
@@ -177,7 +177,7 @@ func TestAPreparedNodeWithoutProgressIsUncordoned(t *testing.T) {
 		newNode("a", cordonedBy(jobKey)), newNode("b", cordonedBy(jobKey)),
 		newNode("c", cordonedBy(jobKey), recorded(record.Disrupted, func(r *record.Record) { r.DisruptedSince = ago(7200) })),
 	})
-	in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(5)}
+	in.Obstacle = &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no", Until: ago(5)}
 	if diff := cmp.Diff([]string{"start attempt 1 of rev on a", "Uncordoned c, uncordoned"}, told(Next(in))); diff != "" {
 		t.Errorf("actions (-want +got):\n%s", diff)
 	}
@@ -199,7 +199,7 @@ func TestCordonWhilePodsAreRefused(t *testing.T) {
 		"it was cordoned because of a failure": {nil, []Node{newNode("n", recorded(record.Failed, wasCordoned), cordonedBy(jobKey))}, 5, []string{"Uncordoned n, recorded, uncordoned"}},
 	} {
 		in := see(newJob(append([]func(*v1alpha1.NodeJob){cordoning}, tt.job...)...), tt.nodes)
-		in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(-tt.retry)}
+		in.Obstacle = &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no", Until: ago(-tt.retry)}
 		if diff := cmp.Diff(tt.want, told(Next(in))); diff != "" {
 			t.Errorf("%s: actions (-want +got):\n%s", name, diff)
 		}

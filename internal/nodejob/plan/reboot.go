@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
@@ -275,7 +276,7 @@ func (as *assessor) markBack(w *nodePlan, at time.Time, message string) {
 func (j *job) runBlock(r startRequest, probe bool) block {
 	for _, check := range []func(*job, startRequest) block{nodeCannotRun, nodeNotAllowed, nodeValueMissing} {
 		if b := check(j, r); b.blocks() {
-			return block{cause: causeNode, message: b.message}
+			return block{cause: causeNode, Why: hold.Why{Message: b.Message}}
 		}
 	}
 	o, t := j.obstacleFor(r.phase), j.hindrance(r.node)
@@ -283,13 +284,13 @@ func (j *job) runBlock(r startRequest, probe bool) block {
 	case r.terminating:
 		return block{cause: causeTerminatingPod}
 	case t != nil:
-		return block{cause: causeNodeProblem, message: t.Message, until: t.RetryAt, problem: t}
-	case o != nil && probe && !o.RetryAt.IsZero() && !j.in.Now.Before(o.RetryAt):
+		return block{cause: causeNodeProblem, Why: hold.Why{Message: t.Message, Until: t.Until}, problem: t}
+	case o != nil && probe && !o.Until.IsZero() && !j.in.Now.Before(o.Until):
 		return block{}
 	case o != nil:
-		b := block{cause: causeObstacle, message: o.Message, obstacle: o}
-		if j.in.Now.Before(o.RetryAt) {
-			b.until = o.RetryAt
+		b := block{cause: causeObstacle, Why: hold.Why{Message: o.Message}, obstacle: o}
+		if j.in.Now.Before(o.Until) {
+			b.Until = o.Until
 		}
 		return b
 	}
@@ -302,7 +303,7 @@ func (p *policy) disruptionBackoff(rec *record.Record) block {
 	if rec.Disruptions == 0 || !p.in.Now.Before(notBefore) {
 		return block{}
 	}
-	return block{cause: causeBackoff, message: "the pod of the run was disrupted, and is made again", until: notBefore}
+	return block{cause: causeBackoff, Why: hold.Why{Message: "the pod of the run was disrupted, and is made again", Until: notBefore}}
 }
 
 // continueRun starts the next pod of the run, unless something prevents that. It reports whether it does.
@@ -310,8 +311,8 @@ func (as *assessor) continueRun(w *nodePlan, r startRequest) bool {
 	rec := w.node.On.Record
 	if b := as.runBlock(r, as.capacity.startsLike(r.phase) == 0); b.blocks() {
 		w.note(b)
-		as.plan.wake(b.until)
-		w.run(w.Reason, firstOf(b.message, w.Message), w.Until)
+		as.plan.wake(b.Until)
+		w.run(w.Reason, firstOf(b.Message, w.Message), w.Until)
 		return false
 	}
 	a := as.attempt(w.node, start{r.phase, rec.Attempts}, rec.Revision)

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/outcome"
@@ -459,12 +460,12 @@ func TestRecordOfACheck(t *testing.T) {
 
 // TestWhatTheNextPodOfARunWaitsFor tests it for the pod of a check.
 func TestWhatTheNextPodOfARunWaitsFor(t *testing.T) {
-	refused := func(retryIn int) *task.Obstacle {
-		return &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(-retryIn)}
+	refused := func(retryIn int) *hold.Why {
+		return &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no", Until: ago(-retryIn)}
 	}
-	stays := &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
+	stays := &hold.Why{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
 	for name, tt := range map[string]struct {
-		obstacle *task.Obstacle
+		obstacle *hold.Why
 		problems map[types.UID]NodeProblem
 		ended    time.Time
 		noProbe  bool
@@ -488,8 +489,8 @@ func TestWhatTheNextPodOfARunWaitsFor(t *testing.T) {
 			startRequest{phase: task.Check, node: &node},
 			!tt.noProbe,
 		); got.cause != tt.want ||
-			!got.until.Equal(tt.until) {
-			t.Errorf("%s: cause %d until %v, want %d until %v", name, got.cause, got.until, tt.want, tt.until)
+			!got.Until.Equal(tt.until) {
+			t.Errorf("%s: cause %d until %v, want %d until %v", name, got.cause, got.Until, tt.want, tt.until)
 		}
 	}
 }
@@ -602,7 +603,9 @@ func TestARunWhoseEndIsRejected(t *testing.T) {
 			})
 			in := see(job, []Node{newNode("n", recorded(record.Rebooting, tt.record...)), newNode("b")})
 			in.NodeProblems = map[types.UID]NodeProblem{"n-uid": {
-				Reason: v1alpha1.ReasonRecordRejected, Message: "too long", Since: ago(tt.since), TriedAt: ago(1), RetryAt: ago(-30),
+				Why:     hold.Why{Reason: v1alpha1.ReasonRecordRejected, Message: "too long", Until: ago(-30)},
+				Since:   ago(tt.since),
+				TriedAt: ago(1),
 			}}
 			p := Next(in)
 			if diff := cmp.Diff(tt.want, told(p)); diff != "" {

@@ -95,6 +95,6 @@ func (as *assessor) removeRetainedPods(w *nodePlan) {
 	if w.State == Waiting {
 		w.waitFor(b)
 	} else {
-		w.explain(w.Reason, b.message)
+		w.explain(w.Reason, b.Message)
 	}
 }

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -73,7 +74,7 @@ func (as *assessor) assessRollback(terminating bool, w *nodePlan) {
 		reason, _ := cannotRunReason(w.node)
 		w.rollbackFinished = reason != "" || b.cause == causeNode && as.isDeleted()
 		w.rollbackPending = b.cause == causeTerminatingPod || b.cause == causeBackoff
-		as.rollbackPending(w, b.message, b.until)
+		as.rollbackPending(w, b.Message, b.Until)
 		w.note(b)
 		return
 	}
@@ -89,7 +90,7 @@ func (as *assessor) rollbackPending(w *nodePlan, message string, until time.Time
 		w.fail(v1alpha1.ReasonRollbackPending, message, until)
 		return
 	}
-	w.waitFor(block{cause: causeRollback, reason: v1alpha1.ReasonRollbackPending, message: message, until: until})
+	w.waitFor(block{cause: causeRollback, Why: hold.Why{Reason: v1alpha1.ReasonRollbackPending, Message: message, Until: until}})
 }
 
 // rollBack gives a node the state of a node whose rollback runs.
@@ -111,7 +112,7 @@ func (as *assessor) noteRollback(w *nodePlan, v podAssessment) {
 	}
 	if as.records.readRecord(w.node).failures <= as.retryLimit() {
 		// The node was skipped since, or its task will be retried.
-		w.waitFor(block{cause: causeRollback, reason: v1alpha1.ReasonRollingBack, message: "the rollback of what ran before has not ended yet", until: v.until})
+		w.waitFor(block{cause: causeRollback, Why: hold.Why{Reason: v1alpha1.ReasonRollingBack, Message: "the rollback of what ran before has not ended yet", Until: v.until}})
 		return
 	}
 	w.rollbackPending = true

@@ -13,6 +13,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
@@ -335,7 +336,7 @@ func (ro *rollout) blockStarts() {
 		}
 		if b := ro.startBlock(w); b.blocks() {
 			w.postpone(b)
-			ro.plan.wake(b.until)
+			ro.plan.wake(b.Until)
 		}
 	}
 }
@@ -357,27 +358,27 @@ func (ro *rollout) mayStartInStep(w *nodePlan) bool {
 // stepBlock is why the failure budget or the steps block the start of a task on a node, if they do.
 func (ro *rollout) stepBlock(w *nodePlan) block {
 	if ro.stopped {
-		return block{cause: causeStopped, reason: v1alpha1.ReasonMaxFailuresExceeded, message: "the rollout has stopped: " + ro.failuresMessage()}
+		return block{cause: causeStopped, Why: hold.Why{Reason: v1alpha1.ReasonMaxFailuresExceeded, Message: "the rollout has stopped: " + ro.failuresMessage()}}
 	}
 	if ro.mayStartInStep(w) {
 		return block{}
 	}
 	current, own := &ro.steps[ro.current], ro.steps[w.step].name
-	b := block{cause: causeStep, reason: v1alpha1.ReasonWaitingForStep}
+	b := block{cause: causeStep, Why: hold.Why{Reason: v1alpha1.ReasonWaitingForStep}}
 	switch {
 	case w.step <= ro.current || ro.passed:
-		b.cause, b.reason = causePromotion, v1alpha1.ReasonAwaitingPromotion
-		b.message = fmt.Sprintf("it is in step %s, and rollout.promoteTo is %s", own, ro.steps[ro.ceiling].name)
+		b.cause, b.Reason = causePromotion, v1alpha1.ReasonAwaitingPromotion
+		b.Message = fmt.Sprintf("it is in step %s, and rollout.promoteTo is %s", own, ro.steps[ro.ceiling].name)
 	case current.selective && len(current.nodes) == 0:
-		b.cause, b.reason = causeEmptyStep, v1alpha1.ReasonStepWithoutNodes
-		b.message = fmt.Sprintf("it is in step %s, and no node is in step %s", own, current.name)
+		b.cause, b.Reason = causeEmptyStep, v1alpha1.ReasonStepWithoutNodes
+		b.Message = fmt.Sprintf("it is in step %s, and no node is in step %s", own, current.name)
 	case !ro.status.SoakingSince.IsZero():
-		b.cause, b.reason, b.until = causeSoak, v1alpha1.ReasonSoaking, ro.status.SoakingSince.Add(current.soak)
-		b.message = fmt.Sprintf("it is in step %s, and step %s soaks until %s", own, current.name, b.until.UTC().Format(time.RFC3339))
+		b.cause, b.Reason, b.Until = causeSoak, v1alpha1.ReasonSoaking, ro.status.SoakingSince.Add(current.soak)
+		b.Message = fmt.Sprintf("it is in step %s, and step %s soaks until %s", own, current.name, b.Until.UTC().Format(time.RFC3339))
 	case ro.notReadyNode != "":
-		b.message = fmt.Sprintf("it is in step %s, and the soak of step %s begins when node %s is Ready", own, current.name, ro.notReadyNode)
+		b.Message = fmt.Sprintf("it is in step %s, and the soak of step %s begins when node %s is Ready", own, current.name, ro.notReadyNode)
 	default:
-		b.message = fmt.Sprintf("it is in step %s, and the rollout is in step %s", own, current.name)
+		b.Message = fmt.Sprintf("it is in step %s, and the rollout is in step %s", own, current.name)
 	}
 	return b
 }

@@ -14,8 +14,8 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 func TestMaxConcurrent(t *testing.T) {
@@ -76,7 +76,7 @@ func TestJoinedAfterStable(t *testing.T) {
 // While the revision is not known, it is not known which nodes have run it, and the rollout stays where it is.
 func TestARolloutWithUnknownRevisionStaysWhereItIs(t *testing.T) {
 	in := see(newJob(), []Node{newNode("n")})
-	in.Revision, in.Obstacle = "", &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
+	in.Revision, in.Obstacle = "", &hold.Why{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "it is missing"}
 	if got := Next(in).Steps; len(got[0].Nodes) > 0 {
 		t.Errorf("steps %+v, want none with nodes", got)
 	}
@@ -264,7 +264,7 @@ func TestStartWithinLimit(t *testing.T) {
 			in: func() Input {
 				in := see(newJob(oneAtOnce, periodSeconds(60)), []Node{a, due("b", 900)})
 				in.NodeProblems = map[types.UID]NodeProblem{
-					a.UID: {Reason: v1alpha1.ReasonPodForbidden, Message: "no", Since: ago(60), RetryAt: ago(1)},
+					a.UID: {Why: hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no", Until: ago(1)}, Since: ago(60)},
 				}
 				return in
 			}(), want: start("b"),
@@ -273,7 +273,7 @@ func TestStartWithinLimit(t *testing.T) {
 		"a single start tests whether the API server still rejects pods": {
 			in: func() Input {
 				in := see(two, []Node{a, b})
-				in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "no", RetryAt: ago(1)}
+				in.Obstacle = &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "no", Until: ago(1)}
 				return in
 			}(), want: start("a"),
 			wantWaiting: map[string]string{"b": "it waits for a slot: rollout.maxConcurrent allows 2 nodes at the same time"},

@@ -5,6 +5,7 @@ package plan
 
 import (
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -59,7 +60,7 @@ func (ro *rollout) aloneBlock(w *nodePlan) block {
 		return block{}
 	}
 	return block{
-		cause: causeRunsAlone, reason: v1alpha1.ReasonWaitingForRetry,
-		message: "a user has requested that node " + ro.alone.Name + " is retried before other nodes start",
+		cause: causeRunsAlone,
+		Why:   hold.Why{Reason: v1alpha1.ReasonWaitingForRetry, Message: "a user has requested that node " + ro.alone.Name + " is retried before other nodes start"},
 	}
 }

@@ -9,7 +9,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/hold"
 )
 
 func TestSentencesAboutSteps(t *testing.T) {
@@ -56,7 +56,7 @@ func TestAnUnknownRevisionHasNotBegun(t *testing.T) {
 
 func TestStatusOfANodeJobThatIsNotServed(t *testing.T) {
 	job := newJob()
-	status := NotServed(job, &task.Obstacle{Reason: v1alpha1.ReasonNamespaceNotAllowed, Message: "it has no label"}, now)
+	status := NotServed(job, &hold.Why{Reason: v1alpha1.ReasonNamespaceNotAllowed, Message: "it has no label"}, now)
 	for i, want := range []metav1.ConditionStatus{metav1.ConditionFalse, metav1.ConditionFalse, metav1.ConditionTrue} {
 		if c := status.Conditions[i]; c.Status != want || c.Reason != v1alpha1.ReasonNamespaceNotAllowed {
 			t.Errorf("%+v, want %s", c, want)

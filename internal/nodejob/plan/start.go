@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
@@ -53,18 +54,18 @@ func nodeNotAllowed(j *job, r startRequest) block {
 	if j.allowsNode(r.node) {
 		return block{}
 	}
-	return block{cause: causeNode, reason: v1alpha1.ReasonNodeNotAllowed, message: j.nodeNotAllowed()}
+	return block{cause: causeNode, Why: hold.Why{Reason: v1alpha1.ReasonNodeNotAllowed, Message: j.nodeNotAllowed()}}
 }
 
 // nodeNotAllowed says why nothing starts on a node for which allowsNode is false.
 func (p *policy) nodeNotAllowed() string {
-	return task.NodeNotAllowed(p.in.Job.Namespace, p.in.AllowedNodes)
+	return hold.NodeNotAllowed(p.in.Job.Namespace, p.in.AllowedNodes)
 }
 
 // nodeCannotRun blocks a node that cannot run anything now.
 func nodeCannotRun(_ *job, r startRequest) block {
 	if reason, message := cannotRunReason(r.node); reason != "" {
-		return block{cause: causeNode, reason: reason, message: message}
+		return block{cause: causeNode, Why: hold.Why{Reason: reason, Message: message}}
 	}
 	return block{}
 }
@@ -88,7 +89,7 @@ func podIsTerminating(_ *job, r startRequest) block {
 	if !r.terminating {
 		return block{}
 	}
-	return block{cause: causeTerminatingPod, reason: v1alpha1.ReasonPodTerminating, message: "the pod of an earlier attempt is still terminating"}
+	return block{cause: causeTerminatingPod, Why: hold.Why{Reason: v1alpha1.ReasonPodTerminating, Message: "the pod of an earlier attempt is still terminating"}}
 }
 
 // suspended blocks each node while spec.suspend is true, or after spec.startingDeadlineSeconds.
@@ -97,16 +98,16 @@ func suspended(j *job, _ startRequest) block {
 	if why == "" || !j.in.Job.DeletionTimestamp.IsZero() {
 		return block{}
 	}
-	return block{cause: causeSuspended, reason: v1alpha1.ReasonSuspended, message: why}
+	return block{cause: causeSuspended, Why: hold.Why{Reason: v1alpha1.ReasonSuspended, Message: why}}
 }
 
 // obstructed blocks each node while no pod of the NodeJob can be created.
 func obstructed(j *job, r startRequest) block {
 	o := j.obstacleFor(r.phase)
-	if o == nil || (!o.RetryAt.IsZero() && !j.in.Now.Before(o.RetryAt)) {
+	if o == nil || (!o.Until.IsZero() && !j.in.Now.Before(o.Until)) {
 		return block{}
 	}
-	return block{cause: causeObstacle, reason: o.Reason, message: o.Message, until: o.RetryAt, obstacle: o}
+	return block{cause: causeObstacle, Why: *o, obstacle: o}
 }
 
 // nodeHasProblem blocks a node with a node problem until its retry.
@@ -115,7 +116,7 @@ func nodeHasProblem(j *job, r startRequest) block {
 	if t == nil {
 		return block{}
 	}
-	return block{cause: causeNodeProblem, reason: t.Reason, message: t.Message, until: t.RetryAt, problem: t}
+	return block{cause: causeNodeProblem, Why: t.Why, problem: t}
 }
 
 // backingOff blocks a node until the backoff of spec.retry, or the pause before a rerun, has passed.
@@ -123,9 +124,9 @@ func backingOff(j *job, r startRequest) block {
 	if !j.in.Now.Before(r.notBefore) {
 		return block{}
 	}
-	b := block{cause: causeBackoff, reason: v1alpha1.ReasonBackingOff, message: "the next attempt waits after one that failed or was disrupted", until: r.notBefore}
+	b := block{cause: causeBackoff, Why: hold.Why{Reason: v1alpha1.ReasonBackingOff, Message: "the next attempt waits after one that failed or was disrupted", Until: r.notBefore}}
 	if r.rerunReason != "" {
-		b.reason, b.message = v1alpha1.ReasonRerunDelayed, r.rerunReason
+		b.Reason, b.Message = v1alpha1.ReasonRerunDelayed, r.rerunReason
 	}
 	return b
 }
@@ -139,13 +140,13 @@ func dependencyNotDone(j *job, r startRequest) block {
 	if before == nil {
 		return block{}
 	}
-	b := block{cause: causeDependency, reason: v1alpha1.ReasonWaitingForDependency, message: "NodeJob " + before.Name + " (spec.dependsOn) must be done on it before"}
+	b := block{cause: causeDependency, Why: hold.Why{Reason: v1alpha1.ReasonWaitingForDependency, Message: "NodeJob " + before.Name + " (spec.dependsOn) must be done on it before"}}
 	if before.holdsAll {
-		b.message = "NodeJob " + before.Name + " (spec.dependsOn) is suspended, and has never run. Resume it, or remove it from spec.dependsOn"
+		b.Message = "NodeJob " + before.Name + " (spec.dependsOn) is suspended, and has never run. Resume it, or remove it from spec.dependsOn"
 		return b
 	}
 	if j.isNewNode(r.node) {
-		b.until = r.node.Created.Add(joiningFor) // the node may not match after all
+		b.Until = r.node.Created.Add(joiningFor) // the node may not match after all
 	}
 	return b
 }

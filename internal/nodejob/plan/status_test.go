@@ -18,13 +18,13 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
 // refused is an input in which the API server has just rejected a pod.
 func refused(in Input) Input {
-	in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonPodForbidden, Message: "exceeded quota", RetryAt: in.Now.Add(time.Second)}
+	in.Obstacle = &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "exceeded quota", Until: in.Now.Add(time.Second)}
 	return in
 }
 
@@ -60,7 +60,7 @@ func TestConditions(t *testing.T) {
 		}
 		canary  = first(intstr.FromInt32(1))
 		soaked  = v1alpha1.RolloutStep{Name: "first", Nodes: canary.Nodes, SoakSeconds: 60}
-		missing = &task.Obstacle{
+		missing = &hold.Why{
 			Reason:  v1alpha1.ReasonConfigMapNotFound,
 			Message: "spec.task.scriptFrom: ConfigMap ns/x does not exist. Create it",
 		}
@@ -144,7 +144,10 @@ func TestConditions(t *testing.T) {
 		"only a rerun is left, and its pod is rejected": {func() Input {
 			in := see(newJob(periodSeconds(60)), []Node{due("a")})
 			in.NodeProblems = map[types.UID]NodeProblem{
-				"a-uid": {Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x has the name", Since: ago(9), RetryAt: now.Add(time.Second)},
+				"a-uid": {
+					Why:   hold.Why{Reason: v1alpha1.ReasonPodNameTaken, Message: "pod x has the name", Until: now.Add(time.Second)},
+					Since: ago(9),
+				},
 			}
 			return in
 		}(), []string{

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -72,16 +73,14 @@ func TestWaitsEnd(t *testing.T) {
 		}), ends},
 		causeSuspended: {see(newJob(func(j *v1alpha1.NodeJob) { j.Spec.Suspend = true }), []Node{w}), user},
 		causeObstacle: {with(see(newJob(), []Node{w}), func(in *Input) {
-			in.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "no"}
+			in.Obstacle = &hold.Why{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "no"}
 		}), blocked},
 		causeNodeProblem: {with(see(newJob(), []Node{w}), func(in *Input) {
 			in.NodeProblems = map[types.UID]NodeProblem{
 				"w-uid": {
-					Reason:  v1alpha1.ReasonPodNameTaken,
-					Message: "no",
+					Why:     hold.Why{Reason: v1alpha1.ReasonPodNameTaken, Message: "no", Until: now.Add(24 * time.Hour)},
 					Since:   ago(9),
 					TriedAt: now.Add(2 * time.Hour),
-					RetryAt: now.Add(24 * time.Hour),
 				},
 			}
 		}), ends},

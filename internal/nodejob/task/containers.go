@@ -42,16 +42,6 @@ func AddedContainers(pod *corev1.Pod) []string {
 	return slices.DeleteFunc(namesOf(pod.Spec.Containers), func(name string) bool { return slices.Contains(own, name) })
 }
 
-// ContainerStatus returns the status of a container; nil if the kubelet has not reported it.
-func ContainerStatus(pod *corev1.Pod, name string) *corev1.ContainerStatus {
-	for i := range pod.Status.ContainerStatuses {
-		if status := &pod.Status.ContainerStatuses[i]; status.Name == name {
-			return status
-		}
-	}
-	return nil
-}
-
 func namesOf(containers []corev1.Container) []string {
 	names := make([]string, 0, len(containers))
 	for i := range containers {

@@ -11,6 +11,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // MaxNodeValueBytes limits a value that task.env takes from a Node, or its default, in bytes. Annotations may have 256 KiB.
@@ -98,7 +99,7 @@ func (v NodeValues) Hash() string {
 	if err != nil {
 		panic(err) // a map of strings always marshals
 	}
-	return ShortHash(string(b))
+	return kube.ShortHash(string(b))
 }
 
 // taskEnv returns task.env as variables of a container. Kubernetes does not expand $(NAME) in values that come from the Node.

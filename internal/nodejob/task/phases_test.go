@@ -12,6 +12,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/seal"
@@ -131,18 +132,18 @@ func TestTolerationsOfThePhases(t *testing.T) {
 		{Key: "example.com/boot", Value: "true", Effect: corev1.TaintEffectNoExecute}, {Key: "ns.everynode.dev/other", Value: "everynode", Effect: corev1.TaintEffectNoSchedule},
 		{Key: "dedicated", Effect: corev1.TaintEffectNoSchedule}, {Key: corev1.TaintNodeUnschedulable, Effect: corev1.TaintEffectNoSchedule},
 	} {
-		if Untolerated([]corev1.Taint{taint}, got) != nil {
+		if kube.Untolerated([]corev1.Taint{taint}, got) != nil {
 			t.Errorf("the task does not tolerate %s", taint.ToString())
 		}
 	}
 	other := []corev1.Taint{{Key: "other.example/else", Effect: corev1.TaintEffectNoExecute}}
-	if Untolerated(other, got) == nil {
+	if kube.Untolerated(other, got) == nil {
 		t.Error("the task has a toleration that was not requested")
 	}
 	for _, phase := range slices.DeleteFunc(slices.Clone(phases), func(p Phase) bool { return p == Task || p.Asks() }) {
 		a.Phase = phase
 		job.Spec.Rollback = &v1alpha1.RollbackSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "true"}}
-		if got := Pod(job, Source{}, a, options).Spec.Tolerations; Untolerated(other, got) != nil {
+		if got := Pod(job, Source{}, a, options).Spec.Tolerations; kube.Untolerated(other, got) != nil {
 			t.Errorf("%s does not tolerate every taint: %+v", phase, got)
 		}
 	}

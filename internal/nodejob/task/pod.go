@@ -18,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/runner/contract"
 	"github.com/everynode/everynode/internal/seal"
@@ -172,7 +173,7 @@ func RetryToken(job *v1alpha1.NodeJob) string { return RetryTokenOf(job) }
 // RequestToken returns a hash of all annotations of a NodeJob with which users request something; "" without them.
 func RequestToken(job *v1alpha1.NodeJob) string {
 	if nodes := job.Annotations[v1alpha1.TakeOverAnnotation]; nodes != "" {
-		return ShortHash(RetryToken(job) + " " + nodes)
+		return kube.ShortHash(RetryToken(job) + " " + nodes)
 	}
 	return RetryToken(job)
 }
@@ -184,12 +185,7 @@ func RetryTokenOf(o metav1.Object) string {
 	if value == "" {
 		return ""
 	}
-	return ShortHash(value)
-}
-
-// PodEnded reports whether no container of a pod in this phase runs or will run.
-func PodEnded(phase corev1.PodPhase) bool {
-	return phase == corev1.PodSucceeded || phase == corev1.PodFailed
+	return kube.ShortHash(value)
 }
 
 // nameDigits is how much of a digest the name of a pod has.

@@ -104,9 +104,3 @@ func contentHashes(all []Hashes) []string {
 	}
 	return hashes
 }
-
-// ShortHash returns ten hexadecimal digits for a text, as used in names and revisions.
-func ShortHash(s string) string {
-	sum := sha256.Sum256([]byte(s))
-	return hex.EncodeToString(sum[:])[:10]
-}

@@ -8,6 +8,8 @@ import (
 
 	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
+
+	"github.com/everynode/everynode/internal/kube"
 )
 
 func TestUntolerated(t *testing.T) {
@@ -108,7 +110,7 @@ func TestUntolerated(t *testing.T) {
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, Untolerated(tt.taints, Tolerations(tt.users))); diff != "" {
+			if diff := cmp.Diff(tt.want, kube.Untolerated(tt.taints, Tolerations(tt.users))); diff != "" {
 				t.Errorf("untolerated (-want +got):\n%s", diff)
 			}
 		})

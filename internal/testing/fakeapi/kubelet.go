@@ -13,6 +13,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/observe"
 )
@@ -31,7 +32,7 @@ func (k *Kubelets) Stored(before, after client.Object) {
 	case !is:
 	case before == nil && pod.Status.Phase == "":
 		k.Later(pod, time.Second, 4*time.Second, func() { k.start(pod) })
-	case pod.DeletionTimestamp != nil && !task.PodEnded(pod.Status.Phase):
+	case pod.DeletionTimestamp != nil && !kube.PodEnded(pod.Status.Phase):
 		if was := before.(*corev1.Pod); was.DeletionTimestamp == nil {
 			k.Later(pod, time.Second, 5*time.Second, func() { k.finish(pod, 143, `{"exitCode":143,"reason":"Interrupted"}`) })
 		}
@@ -105,7 +106,7 @@ func (k *Kubelets) Reboot(node *corev1.Node) {
 func (k *Kubelets) host(pod *corev1.Pod, again func()) *corev1.Node {
 	live, node := Get[*corev1.Pod](k.Server, pod.Namespace, pod.Name), Get[*corev1.Node](k.Server, "", pod.Spec.NodeName)
 	switch {
-	case live == nil || live.UID != pod.UID || task.PodEnded(live.Status.Phase):
+	case live == nil || live.UID != pod.UID || kube.PodEnded(live.Status.Phase):
 		return nil
 	case node == nil:
 		k.Later(pod, 20*time.Second, 40*time.Second, func() { k.collect(pod.Spec.NodeName) })

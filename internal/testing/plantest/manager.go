@@ -17,6 +17,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
@@ -29,7 +30,7 @@ import (
 // Input returns what the manager observes.
 func (c *Cluster) Input() plan.Input {
 	c.t.Helper()
-	noContents := func([]task.Content) ([]task.Hashes, *task.Obstacle, error) { return nil, nil, nil }
+	noContents := func([]task.Content) ([]task.Hashes, *hold.Why, error) { return nil, nil, nil }
 	source, obstacle, err := observe.Source(c.Job, observe.Fetch{Contents: noContents})
 	if err != nil {
 		c.t.Fatal(err)

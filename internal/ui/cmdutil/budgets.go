@@ -14,8 +14,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
-	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/ui/view"
 	"github.com/everynode/everynode/internal/uninstall"
@@ -110,14 +110,14 @@ func newCounter(b *v1alpha1.NodeDisruptionBudget, now time.Time) *counter {
 }
 
 func (n *counter) count(labels map[string]string, created time.Time) {
-	if n.effects.On(&budget.Node{Node: guard.Node{Labels: labels}, Created: created}, false).Limited {
+	if n.effects.On(&budget.Node{Node: kube.Node{Labels: labels}, Created: created}, false).Limited {
 		n.selected++
 	}
 }
 
 // BudgetsOn returns what budgets mean for a node, without its seat.
 func BudgetsOn(budgets []*v1alpha1.NodeDisruptionBudget, node *plan.Node, now time.Time) view.NodeBudgets {
-	on := &budget.Node{Node: guard.Node{Labels: node.Labels}, Created: node.Created}
+	on := &budget.Node{Node: kube.Node{Labels: node.Labels}, Created: node.Created}
 	return view.NodeBudgets{Node: node, Selecting: budget.SelectingNode(budgets, on, now), SeatUnknown: true, SeatNamespace: seatNamespace, Now: now}
 }
 
@@ -132,7 +132,7 @@ func ExemptOf(budgets []*v1alpha1.NodeDisruptionBudget, in *plan.Input, states [
 	var nodes []budget.Node
 	for i := range states {
 		if n := &in.Nodes[i]; states[i].State != plan.Excluded {
-			nodes = append(nodes, budget.Node{Node: guard.Node{Labels: n.Labels}, Created: n.Created})
+			nodes = append(nodes, budget.Node{Node: kube.Node{Labels: n.Labels}, Created: n.Created})
 		}
 	}
 	return budget.ExemptNodes(limiting, nodes, in.Now)

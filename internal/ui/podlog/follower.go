@@ -13,6 +13,7 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
 
@@ -138,5 +139,5 @@ func Ended(pod *corev1.Pod) bool {
 			return true
 		}
 	}
-	return task.PodEnded(pod.Status.Phase)
+	return kube.PodEnded(pod.Status.Phase)
 }

@@ -15,6 +15,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
@@ -177,7 +178,7 @@ func TestEachNodeIsExplained(t *testing.T) {
 		"a-missing-configmap": {
 			Job:   fresh(same),
 			Nodes: nodesOf(3, plain),
-			Obstacle: &task.Obstacle{
+			Obstacle: &hold.Why{
 				Reason:  v1alpha1.ReasonConfigMapNotFound,
 				Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob then continues automatically",
 			},

@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/text"
@@ -196,10 +197,12 @@ func TestConfirmIsExplained(t *testing.T) {
 
 func TestNodeProblemsAreExplained(t *testing.T) {
 	refused := plan.NodeProblem{
-		Reason:  v1alpha1.ReasonPodNameTaken,
-		Message: "pod node-setup/x is not the NodeJob's. Delete it",
-		Since:   before(time.Minute),
-		RetryAt: now.Add(15 * time.Second),
+		Why: hold.Why{
+			Reason:  v1alpha1.ReasonPodNameTaken,
+			Message: "pod node-setup/x is not the NodeJob's. Delete it",
+			Until:   now.Add(15 * time.Second),
+		},
+		Since: before(time.Minute),
 	}
 	stuck := refused
 	stuck.Since, stuck.TriedAt = before(2*time.Hour), before(0)

@@ -15,8 +15,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
-	"github.com/everynode/everynode/internal/nodeguard/guard"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/plural"
 	"github.com/everynode/everynode/internal/text"
@@ -149,7 +150,7 @@ type nodeStanding struct {
 func (b NodeBudgets) standing(limiting []*v1alpha1.NodeDisruptionBudget) nodeStanding {
 	counted, waiting, complete := b.told(limiting)
 	because := b.evidence()
-	requestedBy, since := guard.ReleaseRequest(&guard.Node{Taints: b.Node.Taints, Unschedulable: b.Node.Unschedulable, Deleting: b.Node.Deleting}, b.Now)
+	requestedBy, since := kube.ReleaseRequest(&kube.Node{Taints: b.Node.Taints, Unschedulable: b.Node.Unschedulable, Deleting: b.Node.Deleting}, b.Now)
 	switch seated := b.Seat != nil && because == ""; {
 	case because != "" || !seated && counted != nil:
 		s := nodeStanding{unavailable: true, text: "it counts as unavailable"}
@@ -238,7 +239,7 @@ func (b NodeBudgets) next(limiting []*v1alpha1.NodeDisruptionBudget, s *nodeStan
 // closed says why a budget allows no disruption of any node, and until when. Of several, it is the one that opens last, and when all of
 // them are open, if that is later.
 func (b NodeBudgets) closed() string {
-	var last *budget.Closure
+	var last *hold.Why
 	for _, s := range b.Selecting {
 		c := cmp.Or(s.Closed, paceOf(s.Budget))
 		if c == nil || s.Unlimited {
@@ -267,12 +268,12 @@ func (b NodeBudgets) at(t time.Time) string {
 }
 
 // paceOf returns a closure if the status says that the pace is not reached.
-func paceOf(o *v1alpha1.NodeDisruptionBudget) *budget.Closure {
+func paceOf(o *v1alpha1.NodeDisruptionBudget) *hold.Why {
 	c := meta.FindStatusCondition(o.Status.Conditions, v1alpha1.ConditionReady)
 	if c == nil || c.Reason != v1alpha1.ReasonPaceNotReached || o.Status.ObservedGeneration != o.Generation {
 		return nil
 	}
-	return &budget.Closure{Budget: o.Name, Reason: c.Reason, Message: c.Message}
+	return &hold.Why{By: o.Name, Reason: c.Reason, Message: c.Message}
 }
 
 // fullest returns a budget that allows no disruption; nil if all allow one. allowed is how many all of them allow, -1 if that is not known.

@@ -14,6 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/duration"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/plural"
@@ -30,7 +31,7 @@ type Plan struct {
 	// Notes are what could not be determined, and what the reader should know about it.
 	Notes []string
 	// Obstacle is the reason why nothing would run; nil if there is none.
-	Obstacle *task.Obstacle
+	Obstacle *hold.Why
 	Plan     plan.Plan
 	// Drained are the nodes that would be drained and whose pods were read. NotLooked is the number of the other nodes.
 	Drained   []DrainData

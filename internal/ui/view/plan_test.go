@@ -14,9 +14,9 @@ import (
 	"k8s.io/apimachinery/pkg/util/intstr"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/nodejob/plan"
 	"github.com/everynode/everynode/internal/nodejob/record"
-	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/text"
 )
 
@@ -140,7 +140,7 @@ func TestThePlanOfAFile(t *testing.T) {
 		"that-cannot-work": {
 			Job:  job(func(*v1alpha1.NodeJob) {}),
 			Plan: plan.Next(plan.Input{Job: job(func(*v1alpha1.NodeJob) {}), Now: now}),
-			Obstacle: &task.Obstacle{
+			Obstacle: &hold.Why{
 				Reason:  v1alpha1.ReasonConfigMapNotFound,
 				Message: "spec.task.scriptFrom: ConfigMap node-setup/scripts does not exist. Create it; the NodeJob then continues automatically",
 			},
@@ -161,7 +161,7 @@ func TestThePlanOfAFile(t *testing.T) {
 func TestThePlanForPrograms(t *testing.T) {
 	stalled := withReboots()
 	stalled.Exists, stalled.Was, stalled.Notes = true, "0ldc0de", []string{"a note"}
-	stalled.Obstacle = &task.Obstacle{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "there is none"}
+	stalled.Obstacle = &hold.Why{Reason: v1alpha1.ReasonConfigMapNotFound, Message: "there is none"}
 	stalled.Plan, stalled.Drained = plan.Plan{}, nil
 	for name, tt := range map[string]struct {
 		plan Plan

@@ -18,7 +18,7 @@ import (
 	"k8s.io/client-go/tools/cache"
 	ctrlcache "sigs.k8s.io/controller-runtime/pkg/cache"
 
-	"github.com/everynode/everynode/internal/nodejob/task"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/test/bench/report"
 	"github.com/everynode/everynode/test/bench/subject"
 )
@@ -114,7 +114,7 @@ func (t *tracker) node(node *corev1.Node) {
 	if !known {
 		return
 	}
-	if task.NodeReady(node) {
+	if kube.NodeReady(node) {
 		times.first(report.Ready)
 		if !times.settled && !hasTaint(node, corev1.TaintNodeNotReady) {
 			times.settled = true

@@ -21,6 +21,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/nodejob/record"
 	"github.com/everynode/everynode/internal/nodejob/task"
 )
@@ -111,7 +112,7 @@ func (f *floor) watchNodes(ctx context.Context) error {
 	known := map[string]bool{}
 	return f.follow(ctx, "nodes", "", "", func(o runtime.Object) bool {
 		node := o.(*corev1.Node)
-		if !known[node.Name] && task.NodeReady(node) {
+		if !known[node.Name] && kube.NodeReady(node) {
 			known[node.Name] = true
 			f.create <- node.Name
 		}

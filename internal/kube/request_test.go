@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package guard
+package kube
 
 import (
 	"testing"
@@ -10,6 +10,8 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 )
+
+var t0 = time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 
 // The time of a taint says when a node was cordoned, or when a tool announced that it removes the node.
 func TestTimeOfAReleaseRequest(t *testing.T) {
@@ -37,7 +39,7 @@ func TestTimeOfAReleaseRequest(t *testing.T) {
 		"condition, and another taint":   {Node{Announced: "DrainInProgress", Taints: []corev1.Taint{taint("x", time.Minute)}}, "condition DrainInProgress", t0},
 		"deleted":                        {Node{Deleting: true}, "deleted", t0},
 	} {
-		if by, since := releaseRequest(&tt.node, nil, t0); by != tt.wantBy || !since.Equal(tt.wantSince) {
+		if by, since := ReleaseRequest(&tt.node, t0); by != tt.wantBy || !since.Equal(tt.wantSince) {
 			t.Errorf("%s: %q since %v, want %q since %v", name, by, since, tt.wantBy, tt.wantSince)
 		}
 	}

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package guard
+package kube
 
 import (
 	"time"
@@ -17,19 +17,16 @@ var releaseRequestTaints = map[string]string{
 	"karpenter.sh/disruption":        "tainted by Karpenter",
 }
 
+// AsksByTaint reports whether a taint announces that its node will be drained or removed.
+func AsksByTaint(taint *corev1.Taint) bool { return releaseRequestTaints[taint.Key] != "" }
+
 // ByCordon is the source of the release request of a cordoned node.
 const ByCordon = "cordoned"
 
-// ReleaseRequest returns who or what announces that a node will be drained or removed, and since when; "" if nothing does.
+// ReleaseRequest returns who or what announces that a node will be drained or removed, and since when; "" if nothing does. The time is
+// that of the taint, which distinguishes nodes that were cordoned one after another while no manager was running. A condition of another
+// tool has the least precedence, since it may be set long before the node is cordoned.
 func ReleaseRequest(node *Node, now time.Time) (by string, since time.Time) {
-	return releaseRequest(node, nil, now)
-}
-
-// releaseRequest returns the source of a node's release request, and since when it exists. The time on its budget takes
-// precedence. Before that is written, the time of the taint is used, which distinguishes nodes that were cordoned one
-// after another while no manager was running. A condition of another tool has the least precedence, since it may be set long
-// before the node is cordoned.
-func releaseRequest(node *Node, budget *Budget, now time.Time) (by string, since time.Time) {
 	by, since = tainted(node, now)
 	if by == "" && node.Announced != "" {
 		// The time of the condition is not used: the kubelet could have written it, so that its node is released before others.
@@ -43,9 +40,6 @@ func releaseRequest(node *Node, budget *Budget, now time.Time) (by string, since
 	}
 	if by == "" {
 		return "", time.Time{}
-	}
-	if budget != nil && !budget.RequestedAt.IsZero() {
-		since = budget.RequestedAt
 	}
 	return by, since
 }

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package task
+package hold
 
 import (
 	"os"
@@ -79,7 +79,7 @@ func TestAllowedNodes(t *testing.T) {
 
 // syntaxOfPolicy is the expression by which the API server checks the annotation.
 func syntaxOfPolicy(t *testing.T) *regexp.Regexp {
-	policy, err := os.ReadFile("../../../config/authorization/namespaces.yaml")
+	policy, err := os.ReadFile("../../config/authorization/namespaces.yaml")
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package task
+package hold
 
 import (
 	"fmt"
@@ -19,7 +19,7 @@ const MaxAllowedNodes = 1024
 
 // AllowedNodes returns the nodes that the annotations of a namespace limit its NodeJobs and NodeGuards to; nil for all nodes. If the
 // annotation cannot be used, it returns an obstacle, and no node is allowed.
-func AllowedNodes(namespace string, annotations map[string]string) (labels.Selector, *Obstacle) {
+func AllowedNodes(namespace string, annotations map[string]string) (labels.Selector, *Why) {
 	value, limited := annotations[v1alpha1.NodesAnnotation]
 	if !limited {
 		return nil, nil
@@ -27,7 +27,7 @@ func AllowedNodes(namespace string, annotations map[string]string) (labels.Selec
 	if selector, valid := readAllowedNodes(value); valid {
 		return selector, nil
 	}
-	return labels.Nothing(), &Obstacle{
+	return labels.Nothing(), &Why{
 		Reason: v1alpha1.ReasonInvalidNamespaceNodes,
 		Message: fmt.Sprintf("annotation %s of namespace %s cannot be used: %q. Nothing starts. An administrator can correct it, with labels that begin with node-restriction.kubernetes.io/: kubectl annotate namespace %[2]s %[1]s=node-restriction.kubernetes.io/team=a --overwrite",
 			v1alpha1.NodesAnnotation, namespace, outcome.CleanHead(value, 80)),

@@ -1,7 +1,7 @@
 // Copyright The Everynode Authors.
 // SPDX-License-Identifier: Apache-2.0
 
-package task
+package kube
 
 import (
 	"strings"

@@ -1,0 +1,24 @@
+// Copyright The Everynode Authors.
+// SPDX-License-Identifier: Apache-2.0
+
+package kube
+
+import (
+	"maps"
+
+	policyv1 "k8s.io/api/policy/v1"
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// ForeignBudget is a PodDisruptionBudget that Everynode did not create.
+type ForeignBudget struct {
+	Name     string
+	Selector labels.Selector
+}
+
+// SameSpec reports whether two PodDisruptionBudgets require the same of the same pods.
+func SameSpec(a, b *policyv1.PodDisruptionBudgetSpec) bool {
+	return a.MaxUnavailable == nil && a.MinAvailable != nil && *a.MinAvailable == *b.MinAvailable &&
+		a.UnhealthyPodEvictionPolicy != nil && *a.UnhealthyPodEvictionPolicy == *b.UnhealthyPodEvictionPolicy &&
+		a.Selector != nil && len(a.Selector.MatchExpressions) == 0 && maps.Equal(a.Selector.MatchLabels, b.Selector.MatchLabels)
+}
