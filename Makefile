@@ -205,7 +205,7 @@ explore: ## Explore all histories of small worlds of the planners, each to its e
 		go test -count=1 -timeout=12h -v ./internal/$$pkg -run '$(WORLDS)' -states 0 -faults $(FAULTS) -nodes $(NODES) -for $(FOR) || exit 1; done
 
 # Of the sweep: the scenarios and the transitions, and every how many-th fault is played.
-SWEEPS ?= ^(TestSweep|TestTransitions)$$
+SWEEPS ?= ^(TestSweep|TestTogether|TestTransitions)$$
 STRIDE ?= 1
 
 .PHONY: sweep
@@ -252,9 +252,12 @@ mutants: ## Change each decision of the planners, one at a time, and list the ch
 test-release: ## Make a release for this machine's platform twice, and test its files.
 	go -C release test -count=1 -timeout=30m ./...
 
+# Flags of go test, such as -v.
+TESTFLAGS ?=
+
 .PHONY: test-api
-test-api: ## Run the tests against a real API server (K8S).
-	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl kube-controller-manager)"; KUBEBUILDER_ASSETS="$$assets" exec go -C test test -count=1 -timeout=40m ./api -shards=$(SHARDS)
+test-api: ## Run the tests against a real API server (K8S, TESTFLAGS).
+	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl kube-controller-manager)"; KUBEBUILDER_ASSETS="$$assets" exec go -C test test $(TESTFLAGS) -count=1 -timeout=40m ./api -shards=$(SHARDS)
 
 # A folder for pictures of the dashboard; whether to measure how long it takes (1), or its memory during a time (1h), instead of testing
 # it; and a regular expression of tests to leave out.

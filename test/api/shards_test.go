@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"testing"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -20,8 +21,59 @@ var shardsAtOnce = shards.Flag("API server")
 // permissionsVariable names the file to which a shard writes the permissions that its managers have used.
 const permissionsVariable = "EVERYNODE_TEST_PERMISSIONS"
 
-// longest is the test that takes several times as long as any other.
-const longest = "TestNoFaultOfAWriteChangesWhatARolloutComesTo"
+// slow are the tests that take half a minute or more, and their seconds on two processors with four shards. To measure them:
+// make test-api TESTFLAGS=-v.
+var slow = map[string]int{
+	"TestTheCommandsInThePagesWork":                      456,
+	"TestNoScriptRunsWhileEverynodeIsInstalledOrRemoved": 391,
+	"TestUninstall":                                           278,
+	"TestTheManagerSurvivesLargeObjects":                      197,
+	"TestNoFaultOfAWriteChangesWhatARolloutComesTo":           182,
+	"TestABudgetBindsOtherTools":                              150,
+	"TestNoScriptRunsThatWasWrittenWithoutPolicies":           148,
+	"TestAManagerThatDiesAtAnyWriteOfARelease":                126,
+	"TestADrainAmongAThousandNodes":                           114,
+	"TestTheChartIsInstalledUpgradedRolledBackAndUninstalled": 106,
+	"TestWhoMayAccessWhat":                                    101,
+	"TestRequiresWithPrometheus":                              95,
+	"TestABudgetDecidesBeforeANodeGuard":                      70,
+	"TestNVSentinelRepairsNodes":                              68,
+	"TestCanIWhateverIsInstalled":                             67,
+	"TestAValueOfTheNodeThatChangesRunsTheTaskAgain":          66,
+	"TestABudgetGrantsOneEvictionAtATime":                     66,
+	"TestABudgetWaitsForItsRequirements":                      59,
+	"TestRequirementsReadNothingThatIsNotGranted":             50,
+	"TestThePoliciesAskForTheRightsThatTheCommandLineNames":   44,
+	"TestTheGateOnAFreshAPIServer":                            43,
+	"TestNodesThatAreDoneAreAskedAgain":                       41,
+	"TestWhoMayLimitDisruptions":                              38,
+	"TestASeatIsASeatInEveryField":                            36,
+	"TestNodeJobsDrawOnABudget":                               36,
+	"TestUninstallKeepsTheManagersRightsUntilItsLastWrite":    35,
+	"TestOnlyAGrantedAbsenceBeginsAPace":                      33,
+	"TestASeatToleratesTheTaintsThatItsNodeGets":              31,
+}
+
+// TestTheSlowTestsExist checks that no entry is left of a test that was renamed or removed.
+func TestTheSlowTestsExist(t *testing.T) {
+	files, err := filepath.Glob("*_test.go")
+	if err != nil {
+		t.Fatal(err)
+	}
+	var all strings.Builder
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		if err != nil {
+			t.Fatal(err)
+		}
+		all.Write(content)
+	}
+	for name := range slow {
+		if !strings.Contains(all.String(), "func "+name+"(t *testing.T)") {
+			t.Errorf("there is no test %s: remove it from slow", name)
+		}
+	}
+}
 
 // runShards fails as a single process with all of the tests would.
 func runShards(n int) int {
@@ -32,7 +84,7 @@ func runShards(n int) int {
 	}
 	code := shards.Run(n, func(shard int) []string {
 		return []string{permissionsVariable + "=" + filepath.Join(dir, fmt.Sprint(shard))}
-	}, longest)
+	}, slow)
 	if code != 0 {
 		return code
 	}

@@ -165,23 +165,26 @@ func TestAPIServerRestartedInMidRun(t *testing.T) {
 	w := newWorld(t)
 	w.job("restart", w.hold(), onNode2)
 	pod := w.runningPod("node-2")
-	before := w.manager()
+	before, since := w.manager(), time.Now()
 	w.stopAPIServer()
 	// The task ends while the API server is unreachable.
 	w.letGo("node-2")
 	w.sh("node-2", "while pgrep -x everynode-runne >/dev/null; do sleep 0.1; done")
 	w.startAPIServer()
+	outage := time.Since(since)
 	if rec := w.Done("restart", "node-2"); rec.PodUID != pod.UID || rec.Attempts != 1 {
 		t.Errorf("the record is %+v", rec)
 	}
 	w.complete("restart")
 	w.wantRan("node-2", 1)
-	if after := w.manager(); restarts(&after) != restarts(&before) {
-		t.Errorf(
-			"the manager was restarted, from %d to %d times: a short outage of the API server must not restart it",
-			restarts(&before),
-			restarts(&after),
-		)
+	// The manager renews its lease every 3 s, and ends after 20 s in which it could not. On a busy machine, the API server starts slowly.
+	after, allowed := w.manager(), int32(0)
+	if outage > 15*time.Second {
+		t.Logf("the API server was away for %v, so the manager may have lost its lease", outage)
+		allowed = 1
+	}
+	if n := restarts(&after) - restarts(&before); n > allowed {
+		t.Errorf("the manager was restarted %d times in an outage of %v: one of less than 17 s must not restart it", n, outage)
 	}
 }
 

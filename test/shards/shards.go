@@ -38,10 +38,10 @@ type shard struct {
 }
 
 // Run runs the tests that -run selects in at most n processes of this program, and returns the exit code. env returns
-// environment variables of a process, by its number from 0 to n-1. The test with the name alone, which takes as long as many others,
-// has a process of its own. There is a line for each process that ends, and with -v for each test. Then follow the outputs of the
+// environment variables of a process, by its number from 0 to n-1. slow are the tests that take much longer than others, and their
+// seconds. There is a line for each process that ends, and with -v for each test. Then follow the outputs of the
 // processes, those that failed last, and a summary of the failed tests, because a CI system may show only the end of a long output.
-func Run(n int, env func(shard int) []string, alone string) (code int) {
+func Run(n int, env func(shard int) []string, slow map[string]int) (code int) {
 	tests, below, err := list()
 	if err == nil && len(tests) == 0 {
 		err = errors.New("-run selects none")
@@ -50,7 +50,7 @@ func Run(n int, env func(shard int) []string, alone string) (code int) {
 		fmt.Println("listing the tests:", err)
 		return 1
 	}
-	parts := divide(tests, n, alone)
+	parts := divide(tests, n, slow)
 	start := time.Now()
 	var running sync.WaitGroup
 	for _, s := range parts {
@@ -109,21 +109,22 @@ func logged(output string) (failed []string, lines map[string][]string) {
 	return failed, lines
 }
 
-// divide deals the tests out: neighbors, which are of one file and often alike, go to different shards. If there are several shards, the
-// first one has only the test alone.
-func divide(tests []string, n int, alone string) []*shard {
+// usual is how many seconds a test takes that is not slow.
+const usual = 4
+
+// divide deals the tests out, the slow ones first, each to the shard that has the fewest seconds. Neighbors, which are of one file and
+// often alike, go to different shards.
+func divide(tests []string, n int, slow map[string]int) []*shard {
 	parts := make([]*shard, min(n, len(tests)))
 	for i := range parts {
 		parts[i] = &shard{number: i}
 	}
-	others := parts
-	if i := slices.Index(tests, alone); i >= 0 && len(parts) > 1 {
-		parts[0].tests = []string{alone}
-		tests, others = slices.Delete(slices.Clone(tests), i, i+1), parts[1:]
-	}
-	for i, test := range tests {
-		s := others[i%len(others)]
-		s.tests = append(s.tests, test)
+	seconds := func(test string) int { return cmp.Or(slow[test], usual) }
+	load := make([]int, len(parts))
+	for _, test := range slices.SortedStableFunc(slices.Values(tests), func(a, b string) int { return seconds(b) - seconds(a) }) {
+		least := slices.Index(load, slices.Min(load))
+		parts[least].tests = append(parts[least].tests, test)
+		load[least] += seconds(test)
 	}
 	return parts
 }

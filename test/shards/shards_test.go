@@ -20,7 +20,7 @@ const variable = "EVERYNODE_SHARD"
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *shards > 1 {
-		os.Exit(Run(*shards, func(int) []string { return []string{variable + "=yes"} }, ""))
+		os.Exit(Run(*shards, func(int) []string { return []string{variable + "=yes"} }, nil))
 	}
 	os.Exit(m.Run())
 }
@@ -111,19 +111,20 @@ func TestShardsWithoutTestsFail(t *testing.T) {
 func TestDivide(t *testing.T) {
 	tests := []string{"A", "B", "C", "D", "E"}
 	for name, tt := range map[string]struct {
-		n     int
-		alone string
-		want  string
+		n    int
+		slow map[string]int
+		want string
 	}{
-		"neighbors are in different shards":      {2, "", "[A C E] [B D]"},
-		"a long test is in a shard of its own":   {3, "C", "[C] [A D] [B E]"},
-		"a long test that is not selected":       {2, "F", "[A C E] [B D]"},
-		"one shard has all tests":                {1, "C", "[A B C D E]"},
-		"there are never more shards than tests": {9, "B", "[B] [A] [C] [D] [E]"},
+		"neighbors are in different shards":       {2, nil, "[A C E] [B D]"},
+		"a long test has a shard with few others": {2, map[string]int{"C": 3 * usual}, "[C E] [A B D]"},
+		"the long tests are in different shards":  {3, map[string]int{"C": 5 * usual, "D": 4 * usual}, "[C] [D] [A B E]"},
+		"a long test that is not selected":        {2, map[string]int{"F": 9}, "[A C E] [B D]"},
+		"one shard has all tests":                 {1, map[string]int{"C": 9}, "[C A B D E]"},
+		"there are never more shards than tests":  {9, map[string]int{"B": 9}, "[B] [A] [C] [D] [E]"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			var got []string
-			for _, s := range divide(tests, tt.n, tt.alone) {
+			for _, s := range divide(tests, tt.n, tt.slow) {
 				got = append(got, fmt.Sprint(s.tests))
 			}
 			if got := strings.Join(got, " "); got != tt.want {
