@@ -240,34 +240,16 @@ var slowTest = regexp.MustCompile(`(?m)^--- PASS: (\S+) \((?:[1-9]\d*\.|0\.[1-9]
 
 // addSuites divides the tests of a program into suites, and runs each without a mutant, to know what it reaches and how long it takes.
 func (p *program) addSuites(dir, path, tmp string) error {
-	verbose, err := (&suite{dir: dir, path: path}).run(context.Background(), "", "-test.skip="+histories, "-test.v")
+	suites, err := divide(dir, path)
 	if err != nil {
-		return fmt.Errorf("testing without a mutant: %w\n%s", err, verbose)
+		return err
 	}
-	names := []string{"$"}
-	for _, m := range slowTest.FindAllStringSubmatch(verbose, -1) {
-		names = append(names, m[1])
-	}
-	slow := "^(" + strings.Join(names, "|") + ")$"
-	lists := [][]string{{"-test.skip=" + slow + "|" + histories, "-test.failfast"}, {"-test.run=" + slow, "-test.skip=" + histories, "-test.failfast"}}
-	has, err := (&suite{dir: dir, path: path}).run(context.Background(), "", "-test.list=^Test(RandomHistories|Explore)$")
-	if err != nil {
-		return fmt.Errorf("listing the tests: %w\n%s", err, has)
-	}
-	if *count > 0 && strings.Contains(has, "TestRandomHistories") {
-		lists = append(lists, []string{"-test.run=^TestRandomHistories$", fmt.Sprintf("-histories=%d", *count)})
-	}
-	worlds := len(lists)
-	if *small > 0 && strings.Contains(has, "TestExplore") {
-		lists = append(lists, []string{"-test.run=^TestExplore", "-test.failfast", fmt.Sprintf("-states=%d", *small)})
-	}
-	for i, args := range lists {
+	for _, su := range suites {
 		file, started := filepath.Join(tmp, "reached"), time.Now()
 		if err := os.WriteFile(file, nil, 0o600); err != nil {
 			return err
 		}
-		su := &suite{dir: dir, path: path, args: args, worlds: i >= worlds, reached: map[string]bool{}}
-		if out, err := su.run(context.Background(), "EVERYNODE_REACHED="+file, args...); err != nil {
+		if out, err := su.run(context.Background(), "EVERYNODE_REACHED="+file, su.args...); err != nil {
 			return fmt.Errorf("testing without a mutant: %w\n%s", err, out)
 		}
 		su.limit = max(15*time.Second, 10*time.Since(started))
@@ -278,9 +260,39 @@ func (p *program) addSuites(dir, path, tmp string) error {
 		for id := range strings.FieldsSeq(string(ids)) {
 			su.reached[id] = true
 		}
-		p.suites = append(p.suites, su)
 	}
+	p.suites = append(p.suites, suites...)
 	return nil
+}
+
+// divide returns the suites of a program: the fast tables, the slow ones, random histories, and small worlds, as far as it has them.
+func divide(dir, path string) (suites []*suite, err error) {
+	all := &suite{dir: dir, path: path}
+	verbose, err := all.run(context.Background(), "", "-test.skip="+histories, "-test.v")
+	if err != nil {
+		return nil, fmt.Errorf("testing without a mutant: %w\n%s", err, verbose)
+	}
+	has, err := all.run(context.Background(), "", "-test.list=^Test(RandomHistories|Explore)$")
+	if err != nil {
+		return nil, fmt.Errorf("listing the tests: %w\n%s", err, has)
+	}
+	names := []string{"$"}
+	for _, m := range slowTest.FindAllStringSubmatch(verbose, -1) {
+		names = append(names, m[1])
+	}
+	slow := "^(" + strings.Join(names, "|") + ")$"
+	add := func(worlds bool, args ...string) {
+		suites = append(suites, &suite{dir: dir, path: path, args: args, worlds: worlds, reached: map[string]bool{}})
+	}
+	add(false, "-test.skip="+slow+"|"+histories, "-test.failfast")
+	add(false, "-test.run="+slow, "-test.skip="+histories, "-test.failfast")
+	if *count > 0 && strings.Contains(has, "TestRandomHistories") {
+		add(false, "-test.run=^TestRandomHistories$", fmt.Sprintf("-histories=%d", *count))
+	}
+	if *small > 0 && strings.Contains(has, "TestExplore") {
+		add(true, "-test.run=^TestExplore", "-test.failfast", fmt.Sprintf("-states=%d", *small))
+	}
+	return suites, nil
 }
 
 // test returns the index of the first suite that finds a mutant, the number of suites if none does, and whether any reaches it. A
