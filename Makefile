@@ -285,7 +285,7 @@ test-gitops: ## Have the kustomize-controller of Flux install, upgrade and remov
 
 .PHONY: test-e2e
 test-e2e: ## Run Everynode on real nodes (K8S; RUN: a regular expression that picks tests).
-	go -C test test -v -count=1 -timeout=55m -parallel=3 $(if $(RUN),-run='$(RUN)') ./e2e -shards=3 $(if $(K8S),-kubernetes=$(K8S))
+	go -C test test -v -count=1 -timeout=55m -parallel=2 $(if $(RUN),-run='$(RUN)') ./e2e -shards=3 $(if $(K8S),-kubernetes=$(K8S))
 
 # Every version that docs/kubernetes-versions.md names, and those on which the tests of these requirements run on real nodes.
 MATRIX      := 1.34 1.35 1.36 1.37

@@ -179,7 +179,7 @@ func TestUninstallByDeletingConfigDefault(t *testing.T) {
 	root, err := install.Root()
 	must(t, err)
 	began := time.Now()
-	out, err := install.Kubectl(g.Ctx, real, "", "delete", "-k", root+"/config/local", "--ignore-not-found", "--timeout=120s")
+	out, err := install.Kubectl(g.Ctx, real, "", "delete", "-k", root+"/config/local", "--ignore-not-found", "--timeout=300s")
 	t.Logf("after %.1f s\n%s", time.Since(began).Seconds(), out)
 	if err != nil {
 		t.Error(err)
