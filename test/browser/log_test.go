@@ -89,12 +89,13 @@ func TestALogOfTenMegabytesDoesNotFreezeThePage(t *testing.T) {
 		tab,
 		`new Promise((resolve) => { const timer = setInterval(() => document.querySelector('.log').lastChild?.data.includes('last <img src=x') && resolve(clearInterval(timer)), 50); })`,
 	)
-	// Drawing all lines at once would take the page more than ten seconds. The limit leaves room for other processes on the machine.
+	// On an idle machine, it takes almost a second. A page that draws each line by itself does not respond for more than half a minute.
 	const limit = 4000
 	var longest float64
 	if err := tab.Evaluate("window.longest", &longest); err != nil || longest > limit {
 		t.Errorf("the page did not respond for %.0f ms: %v", longest, err)
 	}
+	t.Logf("the page did not respond for at most %.0f ms", longest)
 	see(t, tab, logText+".length <= (1 << 20) + 5000 && document.querySelector('.log').childNodes.length <= 5000")
 	see(t, tab, text+".includes('95,002 earlier lines are not shown any more')")
 	see(t, tab, "window.hacked === undefined && !document.querySelector('#node img') && !"+logText+`.includes('\x1b')`)
