@@ -31,9 +31,5 @@ func CordonedWith(node *corev1.Node) string {
 	return ""
 }
 
-// EvictedByAPI is the reason of the condition DisruptionTarget of a pod that a client has evicted. Source: k8s.io/kubernetes
-// pkg/registry/core/pod/storage/eviction.go (addConditionAndDeletePod), which writes the condition before it deletes the pod.
-const EvictedByAPI = "EvictionByEvictionAPI"
-
 // ownsCordon is in the fields of who owns spec.unschedulable: https://kubernetes.io/docs/reference/using-api/server-side-apply/#managed-fields
 const ownsCordon = `"f:unschedulable"`

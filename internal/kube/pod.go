@@ -23,8 +23,11 @@ func PodReady(p *corev1.Pod) bool {
 	})
 }
 
-// IsEvicted reports whether the Eviction API has ended a pod. Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go
-// (addConditionAndDeletePod), which writes the condition before it deletes the pod.
+// EvictedByAPI is the reason of the condition DisruptionTarget of a pod that a client has evicted. Source: k8s.io/kubernetes
+// pkg/registry/core/pod/storage/eviction.go (addConditionAndDeletePod), which writes the condition before it deletes the pod.
+const EvictedByAPI = "EvictionByEvictionAPI"
+
+// IsEvicted reports whether the Eviction API has ended a pod.
 func IsEvicted(pod *corev1.Pod) bool {
 	return slices.ContainsFunc(pod.Status.Conditions, func(c corev1.PodCondition) bool {
 		return c.Type == corev1.DisruptionTarget && c.Status == corev1.ConditionTrue && c.Reason == EvictedByAPI

@@ -94,10 +94,8 @@ func ViewSeat(pod *corev1.Pod) Seat {
 // ViewNode returns what the plan reads of a node.
 func ViewNode(n *corev1.Node) Node {
 	node := Node{Node: kube.ViewNode(n), Created: n.CreationTimestamp.Time}
-	for i := range n.Status.Conditions {
-		if c := &n.Status.Conditions[i]; c.Type == corev1.NodeReady {
-			node.ReadyChanged = c.LastTransitionTime.Time
-		}
+	if c := kube.ReadyCondition(n); c != nil {
+		node.ReadyChanged = c.LastTransitionTime.Time
 	}
 	return node
 }

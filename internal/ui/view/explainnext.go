@@ -98,9 +98,10 @@ func (e Explain) status() string { return command(e.Job, plan.Remedy{Verb: "stat
 // describe returns the command that shows the node.
 func (e Explain) describe() string { return "kubectl describe node " + e.Node.Name }
 
-// retry says how to retry a node, and skip how to leave it out.
+// retry adds how to retry the node.
 func (e nextStep) retry(s Said) Said { return s.prose("retry it: ").command(e.onNode(plan.VerbRetry)) }
 
+// skip adds how to leave the node out.
 func (e nextStep) skip(s Said) Said {
 	return s.prose("leave the node out: ").command(e.onNode(plan.VerbSkip))
 }
