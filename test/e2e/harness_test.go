@@ -8,11 +8,13 @@ import (
 	"errors"
 	"flag"
 	"fmt"
+	"os"
 	"os/exec"
 	"regexp"
 	"slices"
 	"strings"
 	"sync/atomic"
+	"syscall"
 	"testing"
 	"time"
 
@@ -52,6 +54,18 @@ type world struct{ *testenv.World }
 var must, wantText = testenv.Must, testenv.WantText
 
 var notInName = regexp.MustCompile(`[^a-z0-9]+`)
+
+// changesTheKernel waits until no other test changes settings of the machine's kernel, which all nodes of all clusters share, and lets none
+// begin until the test has ended. The lock is on the program of the tests, which each of their processes runs.
+func changesTheKernel(t *testing.T) {
+	t.Helper()
+	name, err := os.Executable()
+	must(t, err)
+	program, err := os.Open(name)
+	must(t, err)
+	t.Cleanup(func() { _ = program.Close() }) // which ends the lock
+	must(t, syscall.Flock(int(program.Fd()), syscall.LOCK_EX))
+}
 
 func newWorld(t *testing.T) *world {
 	t.Helper()

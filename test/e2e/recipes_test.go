@@ -25,9 +25,10 @@ import (
 	"github.com/everynode/everynode/local/cluster"
 )
 
-// TestRecipeKernelSetting does not run in parallel: vm.max_map_count is a setting of the whole machine. The test sets
-// the current value plus one, since that may be more than the value in the recipe.
+// TestRecipeKernelSetting sets the current value plus one, since that may be more than the value in the recipe.
 func TestRecipeKernelSetting(t *testing.T) {
+	t.Parallel()
+	changesTheKernel(t)
 	w := newWorld(t)
 	const proc, conf = "/proc/sys/vm/max_map_count", "/etc/sysctl.d/zz-everynode-vm.max_map_count.conf"
 	was, err := strconv.Atoi(w.sh("node-2", "cat "+proc))
@@ -530,6 +531,7 @@ func TestRecipeNodeAudit(t *testing.T) {
 // TestRecipeHugePages does not run in parallel: huge pages are a setting of the whole machine. A node that has the pages is not
 // cordoned; on another one, the run continues while its kubelet restarts.
 func TestRecipeHugePages(t *testing.T) {
+	changesTheKernel(t)
 	w := newWorld(t)
 	const proc, resource = "/proc/sys/vm/nr_hugepages", corev1.ResourceName("hugepages-2Mi")
 	node := w.join(cluster.NodeOptions{Labels: map[string]string{"example.com/huge-pages": "wanted"}})

@@ -144,6 +144,7 @@ echo "attempt=$EVERYNODE_ATTEMPT" >> "$EVERYNODE_RESULTS"
 // vm.max_map_count is the machine's, not the node's, and is put back.
 func TestR07_MaxMapCountIsRaisedOnlyWhereItIsTooLow(t *testing.T) {
 	t.Parallel()
+	changesTheKernel(t)
 	w := newWorld(t)
 	was, err := strconv.Atoi(w.sh("node-2", "cat /proc/sys/vm/max_map_count"))
 	must(t, err)
