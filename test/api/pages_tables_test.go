@@ -27,9 +27,6 @@ var notExecuted = map[string]string{
 	"diff dist/":   "compares two releases",
 	"install bin/": "installs the result of make build on the machine",
 
-	"curl -o manager.pprof ": "needs a benchmark that runs",
-	"KUBECONFIG=$(bin/everynode-local kubeconfig --name bench) kubectl": "writes a profile of 20 seconds",
-
 	"tar -xzf dist/": "unpacks the plugin of a release, as test/released does",
 
 	"helm ": "needs a registry: TestTheChartIsInstalledUpgradedRolledBackAndUninstalled",
