@@ -93,6 +93,9 @@ func (p planner) test(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
 			last := known[p.pkg][name]
+			if last == "" && !*update {
+				t.Fatal("testdata/found.json does not say what finds it: go test ./internal/mutants -timeout 1h -run 'TestName/^name$' -update")
+			}
 			if *worlds && strings.Contains(last, " ") {
 				t.Skip("a history finds it: " + last)
 			}
@@ -101,10 +104,13 @@ func (p planner) test(t *testing.T) {
 				tries = []try{{[]string{"-test.run=^TestExplore", "-test.failfast", "-states=1000"}, brokenWorld}}
 			}
 			var outs []string
-			for _, try := range tries {
+			for i, try := range tries {
 				out, found := run(t, dir, program, name, try.sign, try.args...)
 				if outs = append(outs, out); found != "" {
 					t.Logf("%s", found)
+					if i > 0 && !*update {
+						t.Logf("no longer found by %s: update testdata/found.json, because to search takes a minute", last)
+					}
 					finds.note(name, p.nameOf(name, found))
 					return
 				}
