@@ -176,11 +176,12 @@ verify: ## Check that generated files, module files and formatting are as commit
 	@$(MAKE) --no-print-directory lint
 
 .PHONY: test
-test: test-unit test-mutants test-release test-api test-browser test-local test-released test-e2e ## Run all tests: unit, release, API server, real nodes.
+test: test-unit test-mutants test-release test-api test-browser test-local test-e2e ## Run all tests but those of make test-night: unit, release, API server, real nodes.
 
 .PHONY: test-night
-test-night: test-race fuzz explore sweep test-gitops test-matrix ## Run what takes too long for make test, before a release.
+test-night: test-race fuzz explore sweep mutants test-released test-gitops test-matrix ## Run what takes too long for make test, before a release.
 	$(MAKE) --no-print-directory test-unit HISTORIES=50000
+	$(MAKE) --no-print-directory test-api test-e2e NIGHT=1
 
 .PHONY: test-unit
 test-unit: ## Run the unit tests.
@@ -252,12 +253,13 @@ mutants: ## Change each decision of the planners, one at a time, and list the ch
 test-release: ## Make a release for this machine's platform twice, and test its files.
 	go -C release test -count=1 -timeout=30m ./...
 
-# Flags of go test, such as -v.
+# Flags of go test, such as -v; and whether to run also the tests that the tables named night leave to make test-night (1).
 TESTFLAGS ?=
+NIGHT     ?=
 
 .PHONY: test-api
-test-api: ## Run the tests against a real API server (K8S, TESTFLAGS).
-	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl kube-controller-manager)"; KUBEBUILDER_ASSETS="$$assets" exec go -C test test $(TESTFLAGS) -count=1 -timeout=40m ./api -shards=$(SHARDS)
+test-api: ## Run the tests against a real API server (K8S, TESTFLAGS, NIGHT).
+	assets="$$($(LOCAL) binaries $(if $(K8S),--kubernetes=$(K8S)) etcd kube-apiserver kubectl kube-controller-manager)"; KUBEBUILDER_ASSETS="$$assets" exec go -C test test $(TESTFLAGS) -count=1 -timeout=40m ./api -shards=$(SHARDS) $(if $(NIGHT),-night)
 
 # A folder for pictures of the dashboard; whether to measure how long it takes (1), or its memory during a time (1h), instead of testing
 # it; and a regular expression of tests to leave out.
@@ -276,7 +278,7 @@ test-local: ## Run the local cluster's own tests, on real nodes (K8S).
 	go -C local test -v ./cluster $(if $(K8S),-kubernetes=$(K8S))
 
 .PHONY: test-released
-test-released: ## Install, upgrade and remove two releases on real nodes, which pull from a local registry (K8S).
+test-released: ## Install, upgrade and remove two releases on real nodes, which pull from a local registry, before a release (K8S).
 	go -C test test -v -count=1 -timeout=30m ./released $(if $(K8S),-kubernetes=$(K8S))
 
 .PHONY: test-gitops
@@ -284,8 +286,8 @@ test-gitops: ## Have the kustomize-controller of Flux install, upgrade and remov
 	go -C test test -v -count=1 -timeout=40m ./gitops $(if $(K8S),-kubernetes=$(K8S))
 
 .PHONY: test-e2e
-test-e2e: ## Run Everynode on real nodes (K8S; RUN: a regular expression that picks tests).
-	go -C test test -v -count=1 -timeout=55m -parallel=2 $(if $(RUN),-run='$(RUN)') ./e2e -shards=3 $(if $(K8S),-kubernetes=$(K8S))
+test-e2e: ## Run Everynode on real nodes (K8S, NIGHT; RUN: a regular expression that picks tests).
+	go -C test test -v -count=1 -timeout=85m -parallel=2 $(if $(RUN),-run='$(RUN)') ./e2e -shards=3 $(if $(NIGHT),-night) $(if $(K8S),-kubernetes=$(K8S))
 
 # Every version that docs/kubernetes-versions.md names, and those on which the tests of these requirements run on real nodes.
 MATRIX      := 1.34 1.35 1.36 1.37

@@ -16,40 +16,44 @@ import (
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
-// TestNoScriptRunsWhileEverynodeIsInstalledOrRemoved removes Everynode in each way, and installs it again, while an editor writes
-// scripts all the time and the manager keeps running.
-func TestNoScriptRunsWhileEverynodeIsInstalledOrRemoved(t *testing.T) {
+// The tests of this file remove Everynode, each in another way, while an editor writes scripts all the time and the manager keeps running.
+
+func TestNoScriptRunsWhileTheCommandUninstallsEverynode(t *testing.T) {
 	needsPolicies(t)
-	t.Run("with helm", func(t *testing.T) {
-		h := newHelmed(t)
-		release := h.release("v0.1.0", "")
-		h.helm("install everynode " + release + " --create-namespace")
-		must(t, changesAreNamed(h.Ctx, h.admin))
-		p := h.plant()
-		h.helm("upgrade everynode " + h.release("v0.2.0", "changed"))
-		p.isRefused()
-		h.helm("uninstall everynode") // the CRDs stay, and so do the policies
-		p.cannotWrite()
-		h.helm("install everynode " + release)
-		p.isRefused()
-		p.ranNothing()
-		h.helm("upgrade everynode " + release + " --set crds.keep=false")
-		h.helm("uninstall everynode")
-		p.isGone()
-	})
-	t.Run("with the command", func(t *testing.T) {
-		r := newRemovable(t)
-		r.installed()
-		p := r.plant()
-		go r.playControllers(r.Ctx)
-		if got := r.uninstall(r.kubeconfig, "--yes", "--skip-rollback"); got.code != 0 {
-			t.Fatalf("exit code %d: %s%s", got.code, got.out, got.err)
-		}
-		p.isGone()
-	})
+	r := newRemovable(t)
+	r.installed()
+	p := r.plant()
+	go r.playControllers(r.Ctx)
+	if got := r.uninstall(r.kubeconfig, "--yes", "--skip-rollback"); got.code != 0 {
+		t.Fatalf("exit code %d: %s%s", got.code, got.out, got.err)
+	}
+	p.isGone()
+}
+
+func TestNoScriptRunsWhileHelmInstallsOrUninstallsEverynode(t *testing.T) {
+	needsPolicies(t)
+	h := newHelmed(t)
+	release := h.release("v0.1.0", "")
+	h.helm("install everynode " + release + " --create-namespace")
+	must(t, changesAreNamed(h.Ctx, h.admin))
+	p := h.plant()
+	h.helm("upgrade everynode " + h.release("v0.2.0", "changed"))
+	p.isRefused()
+	h.helm("uninstall everynode") // the CRDs stay, and so do the policies
+	p.cannotWrite()
+	h.helm("install everynode " + release)
+	p.isRefused()
+	p.ranNothing()
+	h.helm("upgrade everynode " + release + " --set crds.keep=false")
+	h.helm("uninstall everynode")
+	p.isGone()
+}
+
+func TestNoScriptRunsWhileKubectlDeletesEachObject(t *testing.T) {
+	needsPolicies(t)
 	for name, order := range map[string]func([]*unstructured.Unstructured){
-		"with kubectl, object by object":                     func([]*unstructured.Unstructured) {},
-		"with kubectl, object by object, the last one first": slices.Reverse[[]*unstructured.Unstructured],
+		"from the first": func([]*unstructured.Unstructured) {},
+		"from the last":  slices.Reverse[[]*unstructured.Unstructured],
 	} {
 		t.Run(name, func(t *testing.T) {
 			f := startFresh(t)

@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"testing"
 
 	"k8s.io/apimachinery/pkg/util/sets"
 
@@ -24,9 +23,12 @@ const permissionsVariable = "EVERYNODE_TEST_PERMISSIONS"
 // slow are the tests that take half a minute or more, and their seconds on two processors with four shards. To measure them:
 // make test-api TESTFLAGS=-v.
 var slow = map[string]int{
-	"TestTheCommandsInThePagesWork":                      456,
-	"TestNoScriptRunsWhileEverynodeIsInstalledOrRemoved": 391,
-	"TestUninstall":                                           278,
+	"TestTheCommandsInThePagesWork":                          456,
+	"TestNoScriptRunsWhileKubectlDeletesEachObject":          240,
+	"TestNoScriptRunsWhileHelmInstallsOrUninstallsEverynode": 109,
+	"TestNoScriptRunsWhileTheCommandUninstallsEverynode":     41,
+	"TestUninstall":                                           175,
+	"TestUninstallInterruptedAtEachWrite":                     104,
 	"TestTheManagerSurvivesLargeObjects":                      197,
 	"TestNoFaultOfAWriteChangesWhatARolloutComesTo":           182,
 	"TestABudgetBindsOtherTools":                              150,
@@ -54,25 +56,17 @@ var slow = map[string]int{
 	"TestASeatToleratesTheTaintsThatItsNodeGets":              31,
 }
 
-// TestTheSlowTestsExist checks that no entry is left of a test that was renamed or removed.
-func TestTheSlowTestsExist(t *testing.T) {
-	files, err := filepath.Glob("*_test.go")
-	if err != nil {
-		t.Fatal(err)
-	}
-	var all strings.Builder
-	for _, file := range files {
-		content, err := os.ReadFile(file)
-		if err != nil {
-			t.Fatal(err)
-		}
-		all.Write(content)
-	}
-	for name := range slow {
-		if !strings.Contains(all.String(), "func "+name+"(t *testing.T)") {
-			t.Errorf("there is no test %s: remove it from slow", name)
-		}
-	}
+// night are the tests that take long for what they add to others: those play the same with fewer objects or faults, or on fakeapi.
+var night = map[string]string{
+	"TestNoFaultOfAWriteChangesWhatARolloutComesTo":          "TestWritesThatFailAreRetried, TestACrashBetweenAnyTwoWritesLosesAndRepeatsNothing",
+	"TestAManagerThatDiesAtAnyWriteOfARelease":               "TestNodesAreReleasedOneAfterTheOther",
+	"TestUninstallInterruptedAtEachWrite":                    "TestUninstall",
+	"TestNoScriptRunsWhileKubectlDeletesEachObject":          "TestNoScriptRunsWhileTheCommandUninstallsEverynode",
+	"TestNoScriptRunsWhileHelmInstallsOrUninstallsEverynode": "TestNoScriptRunsWhileTheCommandUninstallsEverynode",
+	"TestTheManagerSurvivesLargeObjects":                     "TestSpecsInNamespacesThatAreNotAllowedAreNotCached",
+	"TestADrainAmongAThousandNodes":                          "TestADecisionAmongManyNodeGuards",
+	"TestRequiresWithPrometheus":                             "TestRequirementsOfAnAlertmanager, TestABudgetWaitsForItsRequirements",
+	"TestNVSentinelRepairsNodes":                             "TestANodeJobPublishesACondition",
 }
 
 // runShards fails as a single process with all of the tests would.
@@ -82,9 +76,12 @@ func runShards(n int) int {
 		fmt.Println("making a folder for the shards:", err)
 		return 1
 	}
-	code := shards.Run(n, func(shard int) []string {
-		return []string{permissionsVariable + "=" + filepath.Join(dir, fmt.Sprint(shard))}
-	}, slow)
+	code := shards.Run(n, shards.Suite{
+		Env: func(shard int) []string {
+			return []string{permissionsVariable + "=" + filepath.Join(dir, fmt.Sprint(shard))}
+		},
+		Slow: slow, Night: night,
+	})
 	if code != 0 {
 		return code
 	}

@@ -28,43 +28,42 @@ import (
 // TestUninstall removes installations without a manager from an API server of its own. e2e has one with a manager.
 func TestUninstall(t *testing.T) {
 	f := newRemovable(t)
-	ctx, cancel := context.WithCancel(t.Context())
-	defer cancel()
-	go f.playControllers(ctx)
-
+	go f.playControllers(t.Context())
 	for name, test := range map[string]func(*testing.T){
 		"without a manager":                                    f.withoutManager,
 		"with a manager that does nothing":                     f.withIdleManager,
 		"after a plain deletion without a manager":             f.afterPlainDeletion,
-		"interrupted at each write":                            f.interrupted,
 		"with records and published results":                   f.withRecords,
 		"does not drop a rollback without being told":          f.withRollback,
 		"only the CRDs are left, and they are being deleted":   f.onlyCRDs,
 		"a finalizer of someone else on a NodeJob is reported": f.foreignFinalizer,
 	} {
-		t.Run(name, func(t *testing.T) {
-			f.T = t
-			f.installed()
-			must(
-				t,
-				f.kubectl(
-					"apply -f ../../config/network-policy/networkpolicy.yaml",
-				),
-			)
-			f.Eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,nodeguards -A") })
-			f.putEverythingToUse()
-			test(t)
-			f.wantNothingLeft()
-			if got := f.uninstall(
-				f.kubeconfig,
-				"--yes",
-			); got.code != 0 ||
-				got.out != "nothing to remove: Everynode is not installed in this cluster\n" {
-				t.Errorf("the second time: %+v", got)
-			}
-			must(t, f.admin.DeleteAllOf(t.Context(), &corev1.Node{}))
-		})
+		t.Run(name, func(t *testing.T) { f.isUninstalled(t, test) })
 	}
+}
+
+// TestUninstallInterruptedAtEachWrite repeats the command, which is cut off after its first write each time, until it has ended.
+func TestUninstallInterruptedAtEachWrite(t *testing.T) {
+	f := newRemovable(t)
+	go f.playControllers(t.Context())
+	f.isUninstalled(t, f.interrupted)
+}
+
+// isUninstalled installs and uses Everynode, and has test remove it.
+func (f *removable) isUninstalled(t *testing.T, test func(*testing.T)) {
+	t.Helper()
+	f.T = t
+	f.installed()
+	must(t, f.kubectl("apply -f ../../config/network-policy/networkpolicy.yaml"))
+	f.Eventually("the kinds are served", func() error { return f.kubectl("get nodejobs,nodeguards -A") })
+	f.putEverythingToUse()
+	test(t)
+	f.wantNothingLeft()
+	got := f.uninstall(f.kubeconfig, "--yes")
+	if got.code != 0 || got.out != "nothing to remove: Everynode is not installed in this cluster\n" {
+		t.Errorf("the second time: %+v", got)
+	}
+	must(t, f.admin.DeleteAllOf(t.Context(), &corev1.Node{}))
 }
 
 // TestUninstallKeepsTheManagersRightsUntilItsLastWrite deletes the installation while the manager only has the

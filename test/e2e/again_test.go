@@ -6,7 +6,6 @@ package e2e_test
 import (
 	"fmt"
 	"testing"
-	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -49,29 +48,6 @@ func TestARebootMayAskForAnotherRun(t *testing.T) {
 	})
 	w.complete("volatile")
 	w.wantRan(node, 2)
-}
-
-func TestATaskRunsAgainOnASchedule(t *testing.T) {
-	t.Parallel()
-	const every = 10
-	w := newWorld(t)
-	node := w.join(cluster.NodeOptions{})
-	w.job("hourly", w.timed("true"), func(s *v1alpha1.NodeJobSpec) { s.Rerun.PeriodSeconds = every })
-	w.Eventually("it has run three times", func() error {
-		if spans := w.spans(node); len(spans) < 3 {
-			return fmt.Errorf("%d times", len(spans))
-		}
-		return nil
-	})
-	spans := w.spans(node)
-	for i := 1; i < len(spans); i++ {
-		if wait := spans[i].began.Sub(spans[i-1].ended); wait < every/2*time.Second-time.Second {
-			t.Errorf("run %d came %v after the one before, want half an interval at least", i+1, wait)
-		}
-	}
-	if on := w.On("hourly", node); on.Label == "" {
-		t.Error("the label is not there while it runs again")
-	}
 }
 
 // TestTheContentOfASecretMayAskForAnotherRun lets the manager read one Secret, as its message says.

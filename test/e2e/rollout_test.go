@@ -241,36 +241,6 @@ func TestR18_PromotedStepByStepWithASoak(t *testing.T) {
 	w.complete("steps")
 }
 
-func TestSuspendedInMidRollout(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t)
-	log := w.logPods()
-	nodes := []string{"node-1", "node-2"}
-	w.job(
-		"suspended",
-		w.timed(w.hold()),
-		onNodes(nodes...),
-		func(s *v1alpha1.NodeJobSpec) { s.Rollout.MaxConcurrent = new(intstr.FromInt32(1)) },
-	)
-	pod := w.runningPod(nodes[0])
-	w.patch("suspended", `{"spec":{"suspend":true}}`)
-	w.Condition("suspended", v1alpha1.ConditionReconciling, metav1.ConditionTrue, v1alpha1.ReasonSuspended)
-	w.letGo(nodes[0])
-	if rec := w.Done("suspended", nodes[0]); rec.PodUID != pod.UID || rec.Attempts != 1 {
-		t.Errorf("the record is %+v", rec)
-	}
-	w.counted("suspended", v1alpha1.NodeCounts{Total: 2, Done: 1, Waiting: 1})
-	w.Condition("suspended", v1alpha1.ConditionReconciling, metav1.ConditionFalse, v1alpha1.ReasonSuspended)
-	w.untouched(log, "suspended", nodes[1])
-	resumed := time.Now()
-	w.patch("suspended", `{"spec":{"suspend":false}}`)
-	w.letGo(nodes[1])
-	w.complete("suspended")
-	if began := w.spans(nodes[1])[0].began; began.Before(resumed) {
-		t.Errorf("the second node ran at %s, before %s", began, resumed)
-	}
-}
-
 // TestALostCanaryStopsTheRollout covers a task that makes its node unavailable. Three NodeJobs have the same canary:
 // one runs there, one soaks, and one waits for promotion. Then the node is deleted and recreated, as a cloud provider
 // does with an unhealthy node. The new node must not be the next canary, or the task would make one node after the

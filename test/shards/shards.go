@@ -17,11 +17,15 @@ import (
 	"maps"
 	"os"
 	"os/exec"
+	"regexp"
 	"slices"
 	"strings"
 	"sync"
 	"time"
 )
+
+// night is whether the tests of [Suite.Night] run too.
+var night = flag.Bool("night", false, "run also the tests that only make test-night runs")
 
 // Flag defines the flag -shards in a package of tests.
 func Flag(what string) *int {
@@ -37,12 +41,21 @@ type shard struct {
 	err    error
 }
 
-// Run runs the tests that -run selects in at most n processes of this program, and returns the exit code. env returns
-// environment variables of a process, by its number from 0 to n-1. slow are the tests that take much longer than others, and their
-// seconds. There is a line for each process that ends, and with -v for each test. Then follow the outputs of the
-// processes, those that failed last, and a summary of the failed tests, because a CI system may show only the end of a long output.
-func Run(n int, env func(shard int) []string, slow map[string]int) (code int) {
-	tests, below, err := list()
+// Suite is what Run must know of the tests of a package.
+type Suite struct {
+	// Env returns environment variables of a process, by its number from 0. Without it, a process has those of this one.
+	Env func(shard int) []string
+	// Slow are the tests that take much longer than others, and their seconds.
+	Slow map[string]int
+	// Night are the tests that run only with -night, or if -run selects them, each with the tests that show most of it in each run.
+	Night map[string]string
+}
+
+// Run runs the tests that -run selects in at most n processes of this program, and returns the exit code. There is a line for each
+// process that ends, and with -v for each test. Then follow the outputs of the processes, those that failed last, and a summary of the
+// failed tests, because a CI system may show only the end of a long output.
+func Run(n int, suite Suite) (code int) {
+	tests, below, err := suite.tests()
 	if err == nil && len(tests) == 0 {
 		err = errors.New("-run selects none")
 	}
@@ -50,11 +63,13 @@ func Run(n int, env func(shard int) []string, slow map[string]int) (code int) {
 		fmt.Println("listing the tests:", err)
 		return 1
 	}
-	parts := divide(tests, n, slow)
+	parts := divide(tests, n, suite.Slow)
 	start := time.Now()
 	var running sync.WaitGroup
 	for _, s := range parts {
-		s.env = env(s.number)
+		if suite.Env != nil {
+			s.env = suite.Env(s.number)
+		}
 		running.Go(func() {
 			s.run(below)
 			fmt.Printf("shard %d of %d, with %d tests, has ended after %.0f s: %s\n", s.number+1, len(parts), len(s.tests), time.Since(start).Seconds(), s.outcome())
@@ -129,16 +144,58 @@ func divide(tests []string, n int, slow map[string]int) []*shard {
 	return parts
 }
 
-// list returns the tests that -run selects, and the part of its pattern that selects subtests.
-func list() (tests []string, below string, err error) {
+// tests returns the tests that run, and the part of the pattern of -run that selects subtests.
+func (s *Suite) tests() (tests []string, below string, err error) {
+	all, err := list()
+	if err != nil {
+		return nil, "", err
+	}
+	if err := s.check(all); err != nil {
+		return nil, "", err
+	}
 	pattern, below, _ := strings.Cut(flag.Lookup("test.run").Value.String(), "/")
-	out, err := exec.Command(os.Args[0], "-test.list="+cmp.Or(pattern, ".")).Output()
+	if pattern == "" && !*night {
+		if len(s.Night) > 0 {
+			fmt.Printf("tests that run only with -night (make test-night): %d\n", len(s.Night))
+		}
+		return slices.DeleteFunc(all, func(name string) bool { return s.Night[name] != "" }), below, nil
+	}
+	selected, err := regexp.Compile(pattern)
+	if err != nil {
+		return nil, "", fmt.Errorf("-run: %w", err)
+	}
+	return slices.DeleteFunc(all, func(name string) bool { return !selected.MatchString(name) }), below, nil
+}
+
+// check returns an error if the tables name tests that do not exist, or no test of each run beside one of the night.
+func (s *Suite) check(all []string) error {
+	for name := range s.Slow {
+		if !slices.Contains(all, name) {
+			return fmt.Errorf("there is no test %s: remove it from the slow ones", name)
+		}
+	}
+	for name, others := range s.Night {
+		for other := range strings.SplitSeq(others, ", ") {
+			switch {
+			case !slices.Contains(all, name):
+				return fmt.Errorf("there is no test %s: remove it from those of the night", name)
+			case !slices.Contains(all, other) || s.Night[other] != "":
+				return fmt.Errorf("beside %s of the night, each run should have %s, which is none of its tests", name, other)
+			}
+		}
+	}
+	return nil
+}
+
+// list returns all tests of this program.
+func list() (tests []string, err error) {
+	out, err := exec.Command(os.Args[0], "-test.list=.").Output()
 	for line := range strings.Lines(string(out)) {
 		if name := strings.TrimSpace(line); strings.HasPrefix(name, "Test") {
 			tests = append(tests, name)
 		}
 	}
-	return tests, below, err
+	return tests, err
 }
 
 // pattern is the regular expression that selects the tests.

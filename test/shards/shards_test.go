@@ -20,7 +20,10 @@ const variable = "EVERYNODE_SHARD"
 func TestMain(m *testing.M) {
 	flag.Parse()
 	if *shards > 1 {
-		os.Exit(Run(*shards, func(int) []string { return []string{variable + "=yes"} }, nil))
+		os.Exit(Run(*shards, Suite{
+			Env:   func(int) []string { return []string{variable + "=yes"} },
+			Night: map[string]string{"TestExampleOfTheNight": "TestExampleThatPasses"},
+		}))
 	}
 	os.Exit(m.Run())
 }
@@ -35,6 +38,8 @@ func runSelf(t *testing.T, args ...string) (string, error) {
 // The examples are run by the other tests, in shards. In this process they pass.
 
 func TestExampleThatPasses(*testing.T) {}
+
+func TestExampleOfTheNight(*testing.T) {}
 
 func TestExampleWithParts(t *testing.T) {
 	t.Run("good", func(*testing.T) {})
@@ -105,6 +110,37 @@ func TestShardsWithoutTestsFail(t *testing.T) {
 	out, err := runSelf(t, "-test.run=^TestNothing$")
 	if err == nil || !strings.Contains(out, "-run selects none") {
 		t.Errorf("%v:\n%s", err, out)
+	}
+}
+
+func TestTheTablesNameTestsThatRun(t *testing.T) {
+	all := []string{"A", "B", "C"}
+	for want, suite := range map[string]Suite{
+		"": {Slow: map[string]int{"A": 9}, Night: map[string]string{"A": "B", "C": "B"}},
+		"there is no test D: remove it from the slow ones":                                   {Slow: map[string]int{"D": 9}},
+		"there is no test D: remove it from those of the night":                              {Night: map[string]string{"D": "A"}},
+		"beside A of the night, each run should have C, which is none of its tests":          {Night: map[string]string{"A": "B, C", "C": "B"}},
+		"beside A of the night, each run should have D, which is none of its tests":          {Night: map[string]string{"A": "D"}},
+		"beside A of the night, each run should have a sentence, which is none of its tests": {Night: map[string]string{"A": "a sentence"}},
+	} {
+		if got := suite.check(all); (got == nil) != (want == "") || (got != nil && got.Error() != want) {
+			t.Errorf("got %v, want %q", got, want)
+		}
+	}
+}
+
+func TestATestOfTheNightRunsIfItIsSelected(t *testing.T) {
+	out, err := runSelf(t, "-test.v", "-test.run=^TestExampleOfTheNight$")
+	if err != nil || !strings.Contains(out, "--- PASS: TestExampleOfTheNight") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	// The list of all tests, without -run, which would start this test again.
+	const left = "tests that run only with -night"
+	if out, err := runSelf(t, "-test.skip=."); err != nil || !strings.Contains(out, left+" (make test-night): 1\n") {
+		t.Errorf("%v:\n%s", err, out)
+	}
+	if out, err := runSelf(t, "-test.skip=.", "-night"); err != nil || strings.Contains(out, left) {
+		t.Errorf("with -night: %v:\n%s", err, out)
 	}
 }
 
