@@ -158,7 +158,7 @@ func (a *attempt) awaitConfirmation(io stdio) (why string) {
 		case len(pending) == 0 || time.Until(next) > 0:
 			s.sleep(confirmPoll)
 		default:
-			if _, failed = a.probe(io, pending[0], min(pending[0].Timeout, left)); failed == "" {
+			if failed = a.probeWithin(io, pending[0], left, failed); failed == "" {
 				pending = pending[1:]
 			} else {
 				next = time.Now().Add(probeAgain)
@@ -166,6 +166,16 @@ func (a *attempt) awaitConfirmation(io stdio) (why string) {
 		}
 	}
 	return ""
+}
+
+// probeWithin runs a probe for what is left of the window, and returns how it has failed. If the window ends it, how it failed before says
+// more.
+func (a *attempt) probeWithin(io stdio, p Probe, left time.Duration, before string) (failed string) {
+	code, failed := a.probe(io, p, min(p.Timeout, left))
+	if code == exitTimedOut && left < p.Timeout && before != "" {
+		return before
+	}
+	return failed
 }
 
 // notConfirmed says why the window has passed. failed is how the last probe has failed.

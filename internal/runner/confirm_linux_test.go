@@ -187,6 +187,12 @@ func TestProbes(t *testing.T) {
 			env:  []string{"EVERYNODE_SCRIPT=echo was=before >> $EVERYNODE_RESULTS; : > $TEST_CUT"},
 			said: []string{"the node was not confirmed within 2s: probe registry failed with exit code 1", "the rollback ran on the node itself"},
 		},
+		"the window ends it when it runs again": {
+			probe: "! test -e $TEST_CUT || { ! test -e $TEST_CUT.told || sleep 100; : > $TEST_CUT.told; echo lo is down; exit 5; }", limit: 10,
+			code: 1, reason: outcome.ReasonReverted, note: "before",
+			env:  []string{"EVERYNODE_SCRIPT=echo was=before >> $EVERYNODE_RESULTS; : > $TEST_CUT"},
+			said: []string{"the node was not confirmed within 2s: probe registry failed with exit code 5: lo is down", "the rollback ran on the node itself"},
+		},
 		"it succeeds later": {
 			probe: "! test -e $TEST_CUT || { rm $TEST_CUT; exit 1; }", limit: 10,
 			env: []string{"EVERYNODE_SCRIPT=: > $TEST_CUT"},
