@@ -94,7 +94,9 @@ func (p planner) test(t *testing.T) {
 			t.Parallel()
 			last := known[p.pkg][name]
 			if last == "" && !*update {
-				t.Fatal("testdata/found.json does not say what finds it: go test ./internal/mutants -timeout 1h -run 'TestName/^name$' -update")
+				t.Fatal(
+					"testdata/found.json does not say what finds it: go test ./internal/mutants -timeout 1h -run 'TestName/^name$' -update",
+				)
 			}
 			if *worlds && strings.Contains(last, " ") {
 				t.Skip("a history finds it: " + last)
