@@ -136,7 +136,7 @@ var budgetMutants = map[string]mutant{
 		"member.go", "first := m.Created.Add(p.joiningFor())", "first := m.Created.Add(3 * p.joiningFor())",
 	},
 	"a broken node is released under a freeze": {
-		"member.go", " || m.Ready || m.group.closed != nil {", " || m.Ready {",
+		"member.go", " || m.Ready || m.group.closed {", " || m.Ready {",
 	},
 	"the seat of a broken node is not deleted": {
 		"member.go", "at := m.ReadyChanged.Add(RepairAfter)", "at := m.ReadyChanged.Add(1000 * RepairAfter)",
@@ -230,7 +230,21 @@ var budgetMutants = map[string]mutant{
 		"group.go", "!s.Terminating && (own", "(own",
 	},
 	"a floor is deleted while seats have its label": {
-		"grant.go", " && !p.holdsMember(f.Group) {", " {",
+		"group.go",
+		"\t\tif g == nil {\n\t\t\tg = &group{key: m.seat.Group}\n",
+		"\t\tif g == nil {\n\t\t\tcontinue\n\t\t\tg = &group{key: m.seat.Group}\n",
+	},
+	"a seat moves while the API server deletes it": {
+		"group.go", " && !p.isEvicted(s)", "",
+	},
+	"a seat leaves a group that can still let it go": {
+		"group.go", " && int(f.MinAvailable) >= labelled", "",
+	},
+	"a group stays open while seats leave it": {
+		"group.go", "\t\tg.closed = true\n", "",
+	},
+	"a seat that the API server deletes next counts as available": {
+		"member.go", " || p.isEvicted(m.seat)", "",
 	},
 	"a freeze owns no floor": {
 		"grant.go",

@@ -24,6 +24,9 @@ func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 
 // guardMutants are mistakes in the planner of NodeGuards.
 var guardMutants = map[string]mutant{
+	"a release ends while the API server deletes its companion": {
+		"released.go", " && !b.Evicting", "",
+	},
 	"a NodeGuard guards the nodes of other teams": {
 		"target.go", "case !hold.AllowsNode(o.in.AllowedNodes, n.Labels):", "case false:",
 	},

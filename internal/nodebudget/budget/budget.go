@@ -148,6 +148,8 @@ type Floor struct {
 	// Allowed is how many evictions the API server grants now, and Processed is true if that follows from the current spec.
 	Allowed   int32
 	Processed bool
+	// Evicted are the names of the pods whose eviction the API server has counted, until they terminate, or for two minutes.
+	Evicted []string
 }
 
 // Wait is a NodeJob that waits for a budget before it disrupts a node.

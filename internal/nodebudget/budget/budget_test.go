@@ -215,6 +215,64 @@ func TestAFreezeOfSomeNodesClosesBeforeItMoves(t *testing.T) {
 	}
 }
 
+// TestARelabeledNodeClosesBeforeItMoves : the API server counts an eviction for the group that a seat has when it asks, and deletes the
+// pod afterwards, whatever its group is then.
+func TestARelabeledNodeClosesBeforeItMoves(t *testing.T) {
+	f := settled(t, 4, newBudget("b", "1/zone"))
+	f.Now = f.Now.Add(time.Hour)
+	f.node("n4").Labels = map[string]string{"zone": "a", "pool": "x"}
+	for _, want := range [][]string{
+		{"set floor of n1 n3 to 2", "set floor of n2 n4 to 2"},
+		{"move seat of n4"},
+		{"set floor of n2 to 0"},
+		nil,
+	} {
+		p := Next(&f.Input)
+		if diff := cmp.Diff(want, f.texts(p.Actions)); diff != "" {
+			t.Fatalf("-want +got:\n%s", diff)
+		}
+		for _, a := range p.Actions {
+			f.apply(a)
+		}
+		f.count()
+	}
+}
+
+// TestASeatWhoseEvictionWasGranted : the API server deletes the seat at any moment, also if it has another label then.
+func TestASeatWhoseEvictionWasGranted(t *testing.T) {
+	granted := func(t *testing.T, limits ...string) *fixture {
+		f := settled(t, 4, newBudget("b", limits...))
+		f.cordon("n1")
+		f.settle(t)
+		f.floor("n1").Allowed, f.floor("n1").Evicted = 0, []string{"seat-n1"}
+		return f
+	}
+	t.Run("its node counts as unavailable", func(t *testing.T) {
+		f := granted(t, "1/zone", "1")
+		f.node("n1").Unschedulable, f.node("n1").Taints = false, nil // the drain has given up
+		f.cordon("n2")
+		if p := Next(&f.Input); len(p.Actions) > 0 {
+			t.Errorf("the plan is %q", f.texts(p.Actions))
+		}
+		f.floor("n1").Evicted = nil
+		if diff := cmp.Diff([]string{"set floor of n1 n3 to 2"}, f.texts(Next(&f.Input).Actions)); diff != "" {
+			t.Errorf("when the eviction counts no more, -want +got:\n%s", diff)
+		}
+	})
+	t.Run("it does not move", func(t *testing.T) {
+		f := granted(t, "1")
+		f.Budgets = append(f.Budgets, inPool("x", newBudget("freeze", "0")))
+		f.settle(t)
+		if f.seat("n1").Group != f.seat("n2").Group || f.seat("n3").Group == f.seat("n2").Group {
+			t.Errorf("the seats are %+v", f.Seats)
+		}
+		f.floor("n1").Evicted = nil
+		if diff := cmp.Diff([]string{"move seat of n1"}, f.texts(f.settle(t))[:1]); diff != "" {
+			t.Errorf("afterwards, -want +got:\n%s", diff)
+		}
+	})
+}
+
 // TestZonesOpenOneAfterTheOther : a floor is lowered only when the raised floor of the other zone is observed.
 func TestZonesOpenOneAfterTheOther(t *testing.T) {
 	f := settled(t, 4, newBudget("b", "1/zone", "1"))
@@ -276,6 +334,13 @@ func TestFloorsAreCorrected(t *testing.T) {
 		},
 		"the floor of another label": {
 			func(f *fixture) { f.seat("n1").Group = "old"; f.Floors = append(f.Floors, Floor{Group: "old"}) },
+			[]string{"set floor of n1 to 1"},
+		},
+		"the closed floor of another label": {
+			func(f *fixture) {
+				f.seat("n1").Group = "old"
+				f.Floors = append(f.Floors, Floor{Group: "old", MinAvailable: 1, Owners: f.Floors[0].Owners})
+			},
 			[]string{"move seat of n1"},
 		},
 		"no budget": {

@@ -27,6 +27,10 @@ func (w *explored) steps(faults int) []explore.Step[explored] {
 	for i := range w.tools {
 		s.tool(i)
 	}
+	for _, e := range s.inFlight {
+		s.add(0, func(w *explored) { w.continueEviction(e, false) }, "the API server deletes %s, which %s has evicted", e.pod, e.by)
+		s.add(1, func(w *explored) { w.continueEviction(e, true) }, "the API server crashes before it deletes %s", e.pod)
+	}
 	s.job()
 	for _, name := range sorted(w.nodes) {
 		s.node(name)
@@ -111,6 +115,7 @@ func (s *stepper) tool(i int) {
 		s.add(0, act(), "%s lists the pods of %s", t.name, t.node)
 	case t.phase == asking:
 		s.add(0, act(), "%s evicts the pods of %s", t.name, t.node)
+		s.add(1, act(-1, 0), "%s evicts the pods of %s, and the API server has not deleted them yet", t.name, t.node)
 		s.add(1, act(0), "%s gives up its drain of %s", t.name, t.node)
 	case t.phase == working && t.karpenter:
 		s.add(0, act(-1, -1, 0), "%s is done with %s", t.name, t.node)

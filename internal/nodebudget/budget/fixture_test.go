@@ -220,6 +220,11 @@ func (f *fixture) floors() []string {
 	return all
 }
 
+// floor is that of the seat of a node.
+func (f *fixture) floor(node string) *Floor {
+	return &f.Floors[slices.IndexFunc(f.Floors, func(b Floor) bool { return b.Group == f.seat(node).Group })]
+}
+
 func (f *fixture) seatsOf(group string) string {
 	var names []string
 	for _, s := range f.Seats {

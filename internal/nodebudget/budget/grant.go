@@ -58,7 +58,7 @@ func (g *group) growTo(n int) {
 }
 
 func (g *group) canGrow() bool {
-	return g.closed == nil && g.grant < len(g.members) && !slices.ContainsFunc(g.limits, func(l *limit) bool { return l.rest < 1 })
+	return !g.closed && g.grant < len(g.members) && !slices.ContainsFunc(g.limits, func(l *limit) bool { return l.rest < 1 })
 }
 
 func (g *group) grow() {
@@ -98,7 +98,7 @@ func (p *planner) reconcileFloors() {
 		}
 	}
 	for i := range p.in.Floors {
-		if f := &p.in.Floors[i]; p.byKey[f.Group] == nil && !p.holdsMember(f.Group) {
+		if f := &p.in.Floors[i]; p.byKey[f.Group] == nil {
 			p.do(DeleteFloor{*f})
 		}
 	}
@@ -119,11 +119,6 @@ func (g *group) fits(unavailable int) bool {
 		}
 	}
 	return true
-}
-
-// holdsMember reports whether the seat of a member still has the label of a group that has no members any more.
-func (p *planner) holdsMember(key string) bool {
-	return slices.ContainsFunc(p.members, func(m *member) bool { return m.seat != nil && m.seat.Group == key })
 }
 
 // owners are the budgets of the members, including those that freeze them, and of nodes whose seats still have the label of the group:
@@ -210,7 +205,7 @@ func (p *planner) mayCreate(m *member) bool {
 
 // mayMove reports whether the seat of a node may join its group.
 func (p *planner) mayMove(m *member) bool {
-	return m.seat != nil && m.seat.Group != m.group.key && p.isUsable(m) && m.group.canGain(m.seat)
+	return m.seat != nil && m.seat.Group != m.group.key && p.isUsable(m) && m.group.canGain(m.seat) && p.mayLeave(m.seat)
 }
 
 // isUsable reports whether the seat of a node can join a group. A new one can when it is ready, and its node still available.

@@ -12,7 +12,6 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
-	"github.com/everynode/everynode/internal/hold"
 	"github.com/everynode/everynode/internal/kube"
 )
 
@@ -21,8 +20,8 @@ type group struct {
 	key     string
 	members []*member
 	limits  []*limit
-	// closed is why no member may be taken away; nil if one may.
-	closed *hold.Why
+	// closed is true if no member may be taken away.
+	closed bool
 	// down counts the unavailable members: without those that have no seat, so that they become available only through the manager, and
 	// joining those whose ready seat does not have the label of the group yet.
 	down, without, joining int
@@ -80,12 +79,12 @@ func (p *planner) formGroups() {
 			l.groups = append(l.groups, g)
 		}
 	}
+	p.closeForMoves()
 	p.countOthers()
 	for _, g := range p.groups {
 		g.overlapping = p.in.overlapping(g.key)
 		p.count(g)
 	}
-	p.closeForMoves()
 }
 
 // limitKeys identify the limits of a budget for a node; the budget itself if it has no limits.
@@ -227,9 +226,7 @@ func (p *planner) count(g *group) {
 		case m.seat.Group != g.key && m.seat.Ready && m.Ready && p.isUsable(m):
 			g.joining++
 		}
-		if c := m.closed(); c != nil {
-			g.closed = c
-		}
+		g.closed = g.closed || m.closed() != nil
 	}
 	if f := p.floors[g.key]; f != nil {
 		g.readFloor(f)
@@ -244,15 +241,46 @@ func (g *group) readFloor(f *Floor) {
 	}
 }
 
-// closeForMoves closes groups while seats of closed members, which belong to another group, still have their label: with a floor that is
-// open, those could be evicted.
+// closeForMoves closes groups, also those without members, while seats of members of other groups still have their label. The API server
+// counts an eviction, and deletes the pod afterwards, whatever its labels are then. So a seat moves only when the PodDisruptionBudget that
+// selects it grants nothing more, and has granted nothing for it: see mayLeave.
+// Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go.
 func (p *planner) closeForMoves() {
 	for _, m := range p.members {
-		if m.seat == nil || m.seat.Group == m.group.key {
+		if m.seat == nil || m.seat.Group == m.group.key || m.seat.Group == PendingGroup || p.floors[m.seat.Group] == nil {
 			continue
 		}
-		if g, c := p.byKey[m.seat.Group], m.closed(); g != nil && g.closed == nil {
-			g.closed = c
+		g := p.byKey[m.seat.Group]
+		if g == nil {
+			g = &group{key: m.seat.Group}
+			p.byKey[g.key] = g
+			p.groups = append(p.groups, g)
+		}
+		g.closed = true
+	}
+}
+
+// mayLeave reports whether a seat can get another label: no eviction of it is under way, and the observed PodDisruptionBudget of its label
+// grants none.
+func (p *planner) mayLeave(s *Seat) bool {
+	f, labelled := p.floors[s.Group], 0
+	for i := range p.in.Seats {
+		if o := &p.in.Seats[i]; o.Group == s.Group && !o.Terminating {
+			labelled++
 		}
 	}
+	for _, o := range p.in.Strangers {
+		if o.Group == s.Group {
+			labelled++
+		}
+	}
+	return f == nil || !f.Drifted && int(f.MinAvailable) >= labelled && !p.isEvicted(s)
+}
+
+// isEvicted reports whether the API server has granted the eviction of a seat, and may delete it at any moment. The disruption controller
+// does not count such a pod either, until it terminates, or for two minutes if it does not: a request for an eviction is shorter.
+// Source: k8s.io/kubernetes pkg/controller/disruption (DeletionTimeout).
+func (p *planner) isEvicted(s *Seat) bool {
+	f := p.floors[s.Group]
+	return f != nil && slices.Contains(f.Evicted, s.Name)
 }

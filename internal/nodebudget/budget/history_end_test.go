@@ -66,8 +66,7 @@ func (h *history) heal() {
 	for _, name := range sorted(h.pods) {
 		if h.pods[name].stranger {
 			h.strangerAt = h.now
-			h.ownChanges++
-			delete(h.pods, name)
+			h.deletePod(h.pods[name])
 		}
 	}
 	if h.budgets["freeze"] != nil {
@@ -89,6 +88,7 @@ func (h *history) rounds(most int, done func() bool) {
 			h.catchUp()
 			h.pass()
 		}
+		h.continueEvictions()
 		h.controllers()
 		for _, t := range h.tools {
 			h.toolStep(t)

@@ -49,6 +49,8 @@ type taken struct {
 	since time.Time
 	// silent is true if the PodDisruptionBudget did not count it: the seat did not run, so the node counted as unavailable before.
 	silent bool
+	// deleted is true if somebody deleted the seat between the grant of its eviction and the deletion by the API server.
+	deleted bool
 }
 
 func (h *history) fail(format string, args ...any) {
@@ -84,7 +86,7 @@ func (h *history) granted(p *simPod, v verdict, by string) {
 	h.say("%s evicts %s of %s", by, p.Name, p.on)
 	silent := v == ignores || v == unhealthy && !h.isFresh(p.Group)
 	if before, there := h.out[p.Node]; !there || before.silent {
-		h.out[p.Node] = taken{by, h.now, silent}
+		h.out[p.Node] = taken{by: by, since: h.now, silent: silent}
 	}
 }
 
@@ -145,7 +147,7 @@ func (h *history) takes(by string, n *Node) {
 func (h *history) created(p *simPod) {
 	n := h.nodes[p.on]
 	h.mayReturnWith(p)
-	if t, there := h.out[p.Node]; there && t.by != "the manager" && !t.silent && !h.isYoung(&n) {
+	if t, there := h.out[p.Node]; there && t.by != "the manager" && !t.silent && !t.deleted && !h.isYoung(&n) {
 		h.met["seat returned"]++
 		h.ends[p.UID] = ended{h.back[p.Node], h.returns[p.Node]}
 	}
@@ -321,11 +323,11 @@ func (h *history) isBreakdownKnown(n *Node) bool {
 	return false
 }
 
-// isFresh reports whether the status of a PodDisruptionBudget is that of its current pods.
+// isFresh reports whether the disruption controller has processed everything that it was told of a PodDisruptionBudget. The status may
+// still count a pod that has other labels now.
 func (h *history) isFresh(group string) bool {
-	_, healthy := h.countHealthy(group)
 	f := h.floors[group]
-	return f.Processed && f.healthy == healthy
+	return f.Processed && !f.queued && !hasExpired(&f, h.now)
 }
 
 func (h *history) allProcessed() bool {

@@ -45,7 +45,7 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 		"NodeJob refused", "NodeJob took an unavailable node", "NodeJob done", "manager crashed", "manager frozen",
 		"manager resumed", "new manager", "conflict", "name taken", "claim lost", "not available any more", "budget created",
 		"budget changed", "budget deleted", "budget expired", "frozen", "frozen in part", "one group", "static", "seat returned",
-		"seat moved", "seat tolerates", "seat joined", "first seat joined", "window closed", "NodeJob outside of a window", "pace", "held by the pace", "seat ended by its node", "seat evicted by its node", "relabeled in vain", "synced", "at the limit", "seat deleted", "seat ended at once", "recovered before its seat was deleted",
+		"seat moved", "seat tolerates", "seat joined", "first seat joined", "window closed", "NodeJob outside of a window", "pace", "held by the pace", "seat ended by its node", "seat evicted by its node", "relabeled in vain", "synced", "at the limit", "seat deleted", "seat ended at once", "eviction in flight", "eviction lost", "recovered before its seat was deleted",
 		"pending seat deleted", "late view", "clock skew", "requirement met", "requirement not met", "requirement not checked", "requirement checked too long ago",
 	} {
 		if met[what] == 0 {
@@ -82,6 +82,8 @@ type history struct {
 	passes int
 	tools  []*tool
 	jobs   []*job
+	// inFlight are evictions whose pods are not deleted yet.
+	inFlight []eviction
 	// sick are nodes on which no seat becomes ready.
 	sick map[string]bool
 	// hostile is the name of a node that is compromised; "" if none is.
@@ -194,6 +196,7 @@ func (h *history) step() {
 	if h.hostile != "" && h.chance(15) {
 		h.hostileStep()
 	}
+	h.continueEvictions()
 	switch n := h.rng.Intn(100); {
 	case n < 36:
 		if h.chance(70) {

@@ -35,9 +35,23 @@ type simFloor struct {
 	// open is true if another client has set unhealthyPodEvictionPolicy to AlwaysAllow.
 	open             bool
 	healthy, desired int
-	// waits is how long the disruption controller has not processed it.
-	waits int
+	// evictedAt is when the evictions of pods were counted that it still names.
+	evictedAt map[string]time.Time
+	// queued is true if the disruption controller has been told of a change since it processed it last, and waits is for how long.
+	queued bool
+	waits  int
 }
+
+// eviction is a request for an eviction that a PodDisruptionBudget has counted, and whose pod is not deleted yet.
+type eviction struct {
+	pod string
+	uid types.UID
+	by  string
+	at  time.Time
+}
+
+// The disruption controller counts a pod as away for so long whose eviction was granted; a request lasts shorter than that.
+const countedFor, requestFor = 2 * time.Minute, 30 * time.Second
 
 func (h *history) addNode(age time.Duration) {
 	name := fmt.Sprint("n", h.uid())
@@ -59,20 +73,35 @@ func (h *history) setNode(n Node) {
 func (h *history) setPod(p simPod) {
 	h.ownChanges++
 	h.pods[p.Name] = p
+	h.queue(p.Group)
+}
+
+// queue tells the disruption controller of a change of a pod. It finds the PodDisruptionBudget by the labels that the pod has now: nothing
+// tells it to count that of the earlier labels again. Source: k8s.io/kubernetes pkg/controller/disruption (updatePod).
+func (h *history) queue(group string) {
+	if f, there := h.floors[group]; there {
+		f.queued = true
+		h.floors[group] = f
+	}
 }
 
 // remove deletes a pod. A watch tells the manager its last state, unless it was interrupted.
 func (h *history) remove(p simPod) {
-	h.ownChanges++
-	delete(h.pods, p.Name)
+	h.deletePod(p)
 	if m := h.manager; m != nil && !p.stranger {
 		m.ends = append(m.ends, end{p.Seat, h.calm || h.chance(90)})
 	}
 }
 
+func (h *history) deletePod(p simPod) {
+	h.ownChanges++
+	delete(h.pods, p.Name)
+	h.queue(p.Group)
+}
+
 func (h *history) setFloor(f simFloor) {
 	h.ownChanges++
-	f.ResourceVersion = h.uid()
+	f.ResourceVersion, f.queued, f.Evicted = h.uid(), true, sorted(f.evictedAt)
 	h.floors[f.Group] = f
 }
 
@@ -139,6 +168,9 @@ func (h *history) evict(name string, uid types.UID, by string) bool {
 	if !there || p.UID != uid || p.Terminating {
 		return true
 	}
+	if slices.ContainsFunc(h.inFlight, func(e eviction) bool { return e.uid == uid && e.by == by }) {
+		return false
+	}
 	v := h.ask(&p)
 	if v == refuses || v == unprocessed {
 		h.met[map[verdict]string{refuses: "refused", unprocessed: "refused until processed"}[v]]++
@@ -147,12 +179,53 @@ func (h *history) evict(name string, uid types.UID, by string) bool {
 	h.granted(&p, v, by)
 	if v == grants {
 		f := h.floors[p.Group]
-		f.Allowed--
+		f.Allowed, f.evictedAt = f.Allowed-1, maps.Clone(f.evictedAt)
+		if f.evictedAt == nil {
+			f.evictedAt = map[string]time.Time{}
+		}
+		f.evictedAt[p.Name] = h.now
 		h.setFloor(f)
+		if !h.calm && h.chance(15) {
+			h.say("the API server has not deleted %s yet", p.Name)
+			h.met["eviction in flight"]++
+			h.inFlight = append(h.inFlight, eviction{p.Name, p.UID, by, h.now})
+			return false
+		}
 	}
+	h.deleteEvicted(p)
+	return true
+}
+
+func (h *history) deleteEvicted(p simPod) {
 	p.Terminating, p.killed, p.Evicted = true, true, true
 	h.setPod(p)
-	return true
+}
+
+// continueEvictions deletes pods whose evictions were granted before. The API server deletes them by UID only, whatever has happened to them
+// meanwhile, unless it crashes before.
+func (h *history) continueEvictions() {
+	for _, e := range slices.Clone(h.inFlight) {
+		if h.calm || h.now.Sub(e.at) > requestFor || h.chance(25) {
+			h.continueEviction(e, !h.calm && h.chance(10))
+		}
+	}
+}
+
+func (h *history) continueEviction(e eviction, lost bool) {
+	h.inFlight = slices.DeleteFunc(h.inFlight, func(o eviction) bool { return o == e })
+	p, there := h.pods[e.pod]
+	switch {
+	case !there || p.UID != e.uid || p.Terminating:
+	case lost:
+		h.say("the API server crashes before it deletes %s", e.pod)
+		h.met["eviction lost"]++
+		if t := h.out[p.Node]; t.by == e.by && t.since.Equal(e.at) {
+			delete(h.out, p.Node)
+		}
+	default:
+		h.say("the API server deletes %s, which %s has evicted", e.pod, e.by)
+		h.deleteEvicted(p)
+	}
 }
 
 // controllers are steps of the disruption controller, the kubelets and the garbage collectors.
@@ -164,6 +237,9 @@ func (h *history) controllers() {
 	}
 	for _, group := range sorted(h.floors) {
 		f := h.floors[group]
+		if !f.queued && !hasExpired(&f, h.now) {
+			continue
+		}
 		if f.waits++; !h.calm && f.waits < 3 && h.chance(40) {
 			h.floors[group] = f
 			continue
@@ -205,29 +281,49 @@ func (h *history) kubelet(name string) {
 	}
 }
 
+// hasExpired reports whether a pod counts again whose eviction was granted.
+func hasExpired(f *simFloor, now time.Time) bool {
+	for _, at := range f.evictedAt {
+		if !now.Before(at.Add(countedFor)) {
+			return true
+		}
+	}
+	return false
+}
+
 // process is a pass of the disruption controller for a PodDisruptionBudget.
 func (h *history) process(f simFloor) {
-	pods, healthy := h.countHealthy(f.Group)
 	was := f
+	f.evictedAt = maps.Clone(f.evictedAt)
+	maps.DeleteFunc(f.evictedAt, func(name string, at time.Time) bool {
+		p, there := h.pods[name]
+		return !there || p.Group != f.Group || p.Terminating || !h.now.Before(at.Add(countedFor))
+	})
+	pods, healthy := h.countHealthy(&f)
 	f.waits, f.Processed, f.healthy, f.desired = 0, true, healthy, int(f.MinAvailable)
 	f.Allowed = int32(max(0, healthy-f.desired))
 	if pods == 0 {
 		f.Allowed = 0
 	}
-	same := was.Processed && was.Allowed == f.Allowed && was.healthy == f.healthy && was.desired == f.desired
-	if same {
-		h.floors[f.Group] = f
-		return
+	same := was.Processed && was.Allowed == f.Allowed && was.healthy == f.healthy && was.desired == f.desired &&
+		maps.Equal(was.evictedAt, f.evictedAt)
+	if !same {
+		h.setFloor(f)
+		f = h.floors[f.Group]
 	}
-	h.setFloor(f)
+	f.queued = false
+	h.floors[f.Group] = f
 }
 
-func (h *history) countHealthy(group string) (pods, healthy int) {
+func (h *history) countHealthy(f *simFloor) (pods, healthy int) {
 	for _, p := range h.pods {
-		if p.Group != group {
+		if p.Group != f.Group {
 			continue
 		}
 		pods++
+		if at, evicted := f.evictedAt[p.Name]; evicted && h.now.Before(at.Add(countedFor)) {
+			continue
+		}
 		if p.Ready && !p.Terminating {
 			healthy++
 		}
@@ -283,8 +379,7 @@ func (h *history) strangers(on string) {
 	for _, name := range sorted(h.pods) {
 		if h.pods[name].stranger && h.chance(60) {
 			h.strangerAt = h.now
-			h.ownChanges++
-			delete(h.pods, name)
+			h.deletePod(h.pods[name])
 			return
 		}
 	}
@@ -314,6 +409,10 @@ func (h *history) spoil() {
 			h.say("a user deletes %s", p.Name)
 			p.Terminating = true
 			h.setPod(p)
+			if t, out := h.out[p.Node]; out {
+				t.deleted = true
+				h.out[p.Node] = t
+			}
 		}
 	case 2:
 		if there && !p.stranger && !p.Terminating {

@@ -144,7 +144,7 @@ func (p *planner) readMember(m *member) {
 			m.seat = seat
 		}
 	}
-	m.unavailable = !m.Ready || m.seat == nil || !m.seat.Ready || m.seat.Group == PendingGroup
+	m.unavailable = !m.Ready || m.seat == nil || !m.seat.Ready || m.seat.Group == PendingGroup || p.isEvicted(m.seat)
 	if w, waits := p.in.Waits[m.UID]; waits {
 		m.requestedBy, m.since, m.ignoresWindows = w.By, w.Since, w.IgnoresWindows
 	}
@@ -249,7 +249,7 @@ func (p *planner) mustLoseSeat(m *member) bool {
 
 // isBroken reports whether a node is not Ready for so long that its seat is deleted. While a budget is closed, no node is released.
 func (p *planner) isBroken(m *member) bool {
-	if m.seat == nil || m.seat.Ended || m.Ready || m.group.closed != nil {
+	if m.seat == nil || m.seat.Ended || m.Ready || m.group.closed {
 		return false
 	}
 	at := m.ReadyChanged.Add(RepairAfter)

@@ -5,6 +5,7 @@ package budget
 
 import (
 	"maps"
+	"slices"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -160,6 +161,7 @@ func ViewFloor(b *policyv1.PodDisruptionBudget) Floor {
 	f := Floor{
 		Group: b.Labels[v1alpha1.BudgetGroupLabel], UID: b.UID, ResourceVersion: b.ResourceVersion, Created: b.CreationTimestamp.Time,
 		Allowed: b.Status.DisruptionsAllowed, Processed: b.Status.ObservedGeneration >= b.Generation,
+		Evicted: slices.Sorted(maps.Keys(b.Status.DisruptedPods)),
 	}
 	if b.Spec.MinAvailable != nil && b.Spec.MinAvailable.Type == intstr.Int {
 		f.MinAvailable = b.Spec.MinAvailable.IntVal

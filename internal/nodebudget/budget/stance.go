@@ -75,7 +75,7 @@ func (p *planner) allowed() map[*member]bool {
 // floor does not count its eviction yet. A node that is already cordoned was not claimed just now: it may stay so for long.
 func (p *planner) evictable(g *group) int {
 	f := p.floors[g.key]
-	if g.closed != nil || g.overlapping != "" || f == nil || !f.Processed {
+	if g.closed || g.overlapping != "" || f == nil || !f.Processed {
 		return 0
 	}
 	left := int(f.Allowed)

@@ -365,6 +365,7 @@ func TestUnopenableReleases(t *testing.T) {
 	}{
 		"the budget is closed after it":          {Budget{BudgetState: BudgetState{Ended: releaseID(entry)}}, true},
 		"it is open":                             {Budget{BudgetState: BudgetState{Open: true, Ended: releaseID(entry)}}, false},
+		"the API server deletes a pod next":      {Budget{BudgetState: BudgetState{Ended: releaseID(entry)}, Evicting: true}, false},
 		"it was closed after an earlier release": {Budget{BudgetState: BudgetState{Ended: "uid/2026-03-01T11:59:59Z"}}, false},
 		"it was closed after a later release":    {Budget{BudgetState: BudgetState{Ended: "uid/2026-03-01T12:00:01Z"}}, true},
 		"it was closed for another Node":         {Budget{BudgetState: BudgetState{Ended: "other/2026-03-01T12:00:00Z"}}, false},

@@ -144,6 +144,8 @@ type Budget struct {
 	BudgetState
 	// Drifted is true if something else has changed fields of it that Everynode manages.
 	Drifted bool
+	// Evicting is true while the API server may delete a pod whose eviction it has counted, for two minutes at most.
+	Evicting bool
 }
 
 // Stranger is a pod that has the labels of a companion and that no NodeGuard has created.

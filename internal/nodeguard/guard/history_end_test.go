@@ -88,6 +88,7 @@ func (h *history) round() {
 				h.check()
 			}
 		}
+		h.continueEvictions()
 		h.kubelets()
 		for _, t := range h.tools {
 			h.toolStep(t)

@@ -291,11 +291,15 @@ func (h *history) kubelets() {
 	h.daemons()
 	h.keepSeats()
 	for _, name := range sorted(h.budgets) {
-		if b := h.budgets[name]; !b.counted && (h.calm || h.chance(60)) {
+		b := h.budgets[name]
+		if b.Evicting && (h.calm || h.chance(60)) {
+			b = h.forgetEvicted(b)
+		}
+		if !b.counted && (h.calm || h.chance(60)) {
 			h.happened++
 			b.counted = true
-			h.budgets[name] = b
 		}
+		h.budgets[name] = b
 	}
 	h.collectGarbage()
 }

@@ -46,7 +46,7 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 	}
 	for _, what := range []string{
 		"seat evicted", "seat refused", "seat joins a cordoned node", "release ends because the seat is back", v1alpha1.ReasonWaitingForBudget,
-		"released", "available again", "node deleted", "evicted", "refused", "break-glass", "deadline", "check succeeded", "check failed", "approved", "stale write", "conflict",
+		"released", "available again", "node deleted", "evicted", "eviction in flight", "eviction lost", "refused", "break-glass", "deadline", "check succeeded", "check failed", "approved", "stale write", "conflict",
 		"manager crashed", "manager frozen", "manager resumed", "drained", "companion replaced", "unhealthy node released", "guard deleted", "two guards on one node", "three guards on one node", "released by two guards", "drained while another is unready",
 		"stranger", "stranger under a held node's labels", "name taken", "another name", "companion rejected", "check rejected", "companion created after a rejection",
 		"check never ends", "pod never ends", "break-glass of the compromised node", "guard with a finalizer", "guard added", "namespace not allowed", "released in a namespace that is not allowed", "skewed check",
@@ -90,6 +90,8 @@ type simPod struct {
 type simBudget struct {
 	Budget
 	guard string
+	// evicted are the pods whose eviction it has counted, by name.
+	evicted []string
 	// counted is true after the disruption controller has observed its current state.
 	counted bool
 	// openFor is the machine for which it was opened; loose is true once the node was not guarded in between.
@@ -112,7 +114,9 @@ type history struct {
 	decisions  int
 	tools      []*tool
 	disruption disruption
-	gate       map[string]bool // the result of a check on the node
+	// inFlight are evictions whose pods are not deleted yet.
+	inFlight []eviction
+	gate     map[string]bool // the result of a check on the node
 	// clocks are the offsets of the clocks of nodes.
 	clocks map[string]time.Duration
 	// refuses are the nodes whose pods the API server rejects.

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/kube"
 )
@@ -111,23 +112,109 @@ func (h *history) evictAll(t *tool) {
 			continue
 		}
 		left = true
-		if p.Terminating {
-			continue
-		}
-		if h.mayEvict(&p) {
-			h.evicted(&p)
-			h.happened++
-			p.Terminating = true
-			h.pods[name] = p
-			h.met["evicted"]++
-			h.say("%s evicts %s", t.name, name)
-		} else {
+		switch {
+		case p.Terminating || slices.ContainsFunc(h.inFlight, func(e eviction) bool { return e.uid == p.UID }):
+		case !h.mayEvict(&p):
 			h.met["refused"]++
+		case h.isCounted(&p) && !h.calm && h.chance(15):
+			h.begins(&p)
+		default:
+			h.evicted(&p)
+			h.deleteEvicted(p)
+			h.say("%s evicts %s", t.name, name)
 		}
 	}
 	if !left {
 		t.phase = work_
 	}
+}
+
+// eviction is a request for an eviction that a PodDisruptionBudget has counted, and whose pod is not deleted yet.
+type eviction struct {
+	pod         string
+	uid, budget types.UID
+	// released is true if its node was released then. Somebody else may have opened the PodDisruptionBudget.
+	released bool
+}
+
+// isCounted reports whether an eviction is counted by the PodDisruptionBudget of a node. It is not that of a pod that is not ready.
+func (h *history) isCounted(p *simPod) bool {
+	b, there := h.budgets[BudgetName(p.guard, p.Node)]
+	return there && b.Open && p.Ready && p.role == "companion" && !p.forged
+}
+
+func (h *history) begins(p *simPod) {
+	b := h.budgets[BudgetName(p.guard, p.Node)]
+	h.evicted(p)
+	h.happened++
+	h.met["eviction in flight"]++
+	h.say("the eviction of %s is granted, and the API server has not deleted it yet", p.Name)
+	h.inFlight = append(h.inFlight, eviction{p.Name, p.UID, b.UID, h.guards[p.guard] != nil && h.wasReleased(h.guards[p.guard], p.Node)})
+	b.evicted, b.Evicting, b.ResourceVersion = append(slices.Clone(b.evicted), p.Name), true, h.uid()
+	h.budgets[b.Name] = b
+}
+
+func (h *history) deleteEvicted(p simPod) {
+	h.happened++
+	p.Terminating = true
+	h.pods[p.Name] = p
+	h.met["evicted"]++
+}
+
+// continueEvictions deletes pods whose evictions were granted before. The API server deletes them by UID only, whatever has happened
+// meanwhile, unless it crashes before.
+func (h *history) continueEvictions() {
+	for _, e := range slices.Clone(h.inFlight) {
+		if h.calm || h.chance(25) {
+			h.continueEviction(e, !h.calm && h.chance(10))
+		}
+	}
+}
+
+func (h *history) continueEviction(e eviction, lost bool) {
+	h.inFlight = slices.DeleteFunc(h.inFlight, func(o eviction) bool { return o == e })
+	h.happened++
+	p, there := h.pods[e.pod]
+	switch {
+	case !there || p.UID != e.uid || p.Terminating:
+	case lost:
+		h.met["eviction lost"]++
+		h.say("the API server crashes before it deletes %s", e.pod)
+	default:
+		h.say("the API server deletes %s", e.pod)
+		h.isReleasedUntil(e, &p)
+		h.deleteEvicted(p)
+	}
+}
+
+// isReleasedUntil : a release lasts as long as an eviction that it has let through.
+func (h *history) isReleasedUntil(e eviction, p *simPod) {
+	g, living := h.guards[p.guard]
+	b, there := h.budgets[BudgetName(p.guard, p.Node)]
+	if !e.released || !living || !there || b.UID != e.budget || b.loose || g.UID != p.Owner || !g.DeletionTimestamp.IsZero() {
+		return
+	}
+	node, exists := h.nodes[p.Node]
+	all, _ := h.guarded(&h.cluster, g)
+	if exists && slices.Contains(all, p.Node) && !h.wasReleased(g, p.Node) && !h.mayKnowRelease(g, node) {
+		h.fail("the API server deletes the companion of %s on %s, and its release has ended", g.Name, p.Node)
+	}
+}
+
+// forgetEvicted is what the disruption controller does: it counts a pod again that was not deleted for two minutes.
+func (h *history) forgetEvicted(b simBudget) simBudget {
+	var left []string
+	for _, name := range b.evicted {
+		if p, there := h.pods[name]; there && !p.Terminating &&
+			slices.ContainsFunc(h.inFlight, func(e eviction) bool { return e.uid == p.UID }) {
+			left = append(left, name)
+		}
+	}
+	if len(left) != len(b.evicted) {
+		h.happened++
+		b.evicted, b.Evicting, b.ResourceVersion = left, len(left) > 0, h.uid()
+	}
+	return b
 }
 
 // mayEvict is the decision of the API server. Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go.

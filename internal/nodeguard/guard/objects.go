@@ -244,6 +244,7 @@ func ReadBudget(b *policyv1.PodDisruptionBudget) Budget {
 	budget := Budget{
 		Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion,
 		Node: b.Annotations[v1alpha1.GuardedNodeAnnotation], Owner: owner(b),
+		Evicting: len(b.Status.DisruptedPods) > 0,
 	}
 	budget.Ended = b.Annotations[v1alpha1.EndedReleaseAnnotation]
 	budget.RequestedAt, _ = time.Parse(time.RFC3339Nano, b.Annotations[v1alpha1.RequestedAtAnnotation]) // the zero time with an error

@@ -52,11 +52,13 @@ func (p *planner) removeAnnotations(n *nodePlan) bool {
 // release, so no manager can open it for the same release again. If there is no budget, one is created that records this.
 func (o observed) isClosed(n *nodePlan) bool { return n.budget != nil && o.isUnopenable(n.entry) }
 
-// isUnopenable reports whether no manager can open a budget for a release any more.
+// isUnopenable reports whether no manager can open a budget for a release any more, and no eviction that it has let through is under way: the
+// API server counts an eviction, and deletes the pod afterwards, also if the budget was closed in between.
+// Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go.
 func (o observed) isUnopenable(entry *v1alpha1.ReleasedNode) bool {
 	for i := range o.in.Budgets {
 		if b := &o.in.Budgets[i]; b.Node == entry.Node && o.isOwn(b.Owner) {
-			return !b.Open && b.endedAfter(entry)
+			return !b.Open && b.endedAfter(entry) && !b.Evicting
 		}
 	}
 	return true
