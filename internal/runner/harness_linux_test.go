@@ -28,6 +28,7 @@ import (
 // The test binary has five roles: the tests, the runner (a separate process, because Run takes the
 // process over), its keeper, everynode-upload, and the node, a process in namespaces of its own.
 func TestMain(m *testing.M) {
+	fromMainThread()
 	if os.Args[0] == contract.UploadProgram {
 		os.Exit(asUploader())
 	}
