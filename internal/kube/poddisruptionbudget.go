@@ -10,6 +10,9 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
+// AnyPod stands in status.disruptedPods of a PodDisruptionBudget that is cached for more pods than are kept.
+const AnyPod = ""
+
 // ForeignBudget is a PodDisruptionBudget that Everynode did not create.
 type ForeignBudget struct {
 	Name     string

@@ -17,6 +17,7 @@ import (
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
@@ -75,6 +76,50 @@ func TestABudgetGrantsOneEvictionAtATime(t *testing.T) {
 		}
 		return nil
 	})
+}
+
+// TestAnEvictionThatIsUnderWayCounts makes the first of the two writes of an eviction as the API server does, and the deletion later. The
+// disruption controller leaves the pod in status.disruptedPods meanwhile.
+func TestAnEvictionThatIsUnderWayCounts(t *testing.T) {
+	b := newBudgeted(t)
+	for _, name := range []string{"n0", "n1", "n2"} {
+		b.join(name, map[string]string{"pool": name})
+	}
+	b.startManager()
+	b.budget("one", nil)
+	b.has("one", 3, 0, 1)
+	b.granting(1)
+	seat := b.seatOn("n0")
+	group := seat.Labels[v1alpha1.BudgetGroupLabel]
+	b.Eventually("the eviction is counted", func() error {
+		var floor policyv1.PodDisruptionBudget
+		must(t, b.admin.Get(b.Ctx, client.ObjectKey{Namespace: uninstall.Namespace, Name: budget.FloorName(group)}, &floor))
+		floor.Status.DisruptionsAllowed--
+		floor.Status.DisruptedPods = map[string]metav1.Time{seat.Name: metav1.Now()}
+		return b.admin.Status().Update(b.Ctx, &floor)
+	})
+	b.has("one", 3, 1, 0)
+
+	b.budget("freeze", func(spec *v1alpha1.NodeDisruptionBudgetSpec) {
+		spec.Limits[0].MaxUnavailable = number(0)
+		spec.Selector = &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{
+			{Key: "pool", Operator: metav1.LabelSelectorOpIn, Values: []string{"n0", "n1"}},
+		}}
+	})
+	b.Within(time.Minute, 100*time.Millisecond, "the seat of n1 has the label of frozen nodes", func() error {
+		if got := b.seatOn("n1").Labels[v1alpha1.BudgetGroupLabel]; got == group {
+			return errors.New("it has the label of the others")
+		}
+		return nil
+	})
+	b.refuses("n2")
+	must(t, b.kubectl("uncordon n2"))
+	if got := b.seatOn("n0"); got.UID != seat.UID || got.Labels[v1alpha1.BudgetGroupLabel] != group {
+		t.Errorf("the seat whose eviction is under way has the labels %v", got.Labels)
+	}
+	must(t, b.admin.Delete(b.Ctx, seat, client.Preconditions{UID: &seat.UID}))
+	b.granting(1)
+	must(t, b.kubectl("drain n2 --timeout=60s"))
 }
 
 // drainBoth drains two nodes at once, and returns the one that was drained and the one that was refused.

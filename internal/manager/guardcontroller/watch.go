@@ -196,9 +196,11 @@ func podChanged(before, after *corev1.Pod) bool {
 	return guard.ViewPod(before) != guard.ViewPod(after) || !maps.Equal(before.Labels, after.Labels)
 }
 
-// specChanges passes changes of a budget's spec, not of the counts of the disruption controller.
+// specChanges passes changes of a budget's spec, and of whether an eviction that it has let through is under way, not of the counts of the
+// disruption controller.
 var specChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
-	return e.ObjectOld.GetGeneration() != e.ObjectNew.GetGeneration() ||
+	before, after := e.ObjectOld.(*policyv1.PodDisruptionBudget), e.ObjectNew.(*policyv1.PodDisruptionBudget)
+	return before.Generation != after.Generation || (len(before.Status.DisruptedPods) > 0) != (len(after.Status.DisruptedPods) > 0) ||
 		!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) || !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
 }}
 

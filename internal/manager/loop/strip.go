@@ -15,6 +15,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/outcome"
 )
 
@@ -83,11 +84,23 @@ func stripBudget(b *policyv1.PodDisruptionBudget) {
 	status := &b.Status
 	*b = policyv1.PodDisruptionBudget{TypeMeta: b.TypeMeta, ObjectMeta: boundedMetadata(&b.ObjectMeta), Spec: b.Spec, Status: policyv1.PodDisruptionBudgetStatus{
 		ObservedGeneration: status.ObservedGeneration, DisruptionsAllowed: status.DisruptionsAllowed, CurrentHealthy: status.CurrentHealthy,
-		DesiredHealthy: status.DesiredHealthy, ExpectedPods: status.ExpectedPods,
+		DesiredHealthy: status.DesiredHealthy, ExpectedPods: status.ExpectedPods, DisruptedPods: boundedPods(status.DisruptedPods),
 	}}
 	if sizeOf(b.Spec.Selector) > maxPlacement {
 		b.Spec.Selector = &metav1.LabelSelector{}
 	}
+}
+
+// boundedPods returns the pods whose evictions are under way. More than fit become kube.AnyPod.
+func boundedPods(pods map[string]metav1.Time) map[string]metav1.Time {
+	size := 0
+	for name := range pods {
+		size += len(name)
+	}
+	if size > maxPlacement {
+		return map[string]metav1.Time{kube.AnyPod: {}}
+	}
+	return pods
 }
 
 // identity returns which version of which object it is.

@@ -135,8 +135,8 @@ func TestWhatIsCached(t *testing.T) {
 			}},
 		},
 		"a PodDisruptionBudget": {
-			&policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one}, Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}},
-			&policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one}, Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1}},
+			&policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one}, Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, DisruptedPods: map[string]metav1.Time{"seat": meta.CreationTimestamp}}},
+			&policyv1.PodDisruptionBudget{ObjectMeta: meta, Spec: policyv1.PodDisruptionBudgetSpec{MinAvailable: &one}, Status: policyv1.PodDisruptionBudgetStatus{DisruptionsAllowed: 1, DisruptedPods: map[string]metav1.Time{"seat": meta.CreationTimestamp}}},
 		},
 		"a seat": {
 			&corev1.Pod{ObjectMeta: seat, Spec: corev1.PodSpec{Tolerations: tolerations, ServiceAccountName: "s"}},

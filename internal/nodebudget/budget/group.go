@@ -282,5 +282,5 @@ func (p *planner) mayLeave(s *Seat) bool {
 // Source: k8s.io/kubernetes pkg/controller/disruption (DeletionTimeout).
 func (p *planner) isEvicted(s *Seat) bool {
 	f := p.floors[s.Group]
-	return f != nil && slices.Contains(f.Evicted, s.Name)
+	return f != nil && slices.ContainsFunc(f.Evicted, func(name string) bool { return name == s.Name || name == kube.AnyPod })
 }
