@@ -63,7 +63,7 @@ var night = map[string]string{
 	"TestUninstallInterruptedAtEachWrite":                    "TestUninstall",
 	"TestNoScriptRunsWhileKubectlDeletesEachObject":          "TestNoScriptRunsWhileTheCommandUninstallsEverynode",
 	"TestNoScriptRunsWhileHelmInstallsOrUninstallsEverynode": "TestNoScriptRunsWhileTheCommandUninstallsEverynode",
-	"TestTheManagerSurvivesLargeObjects":                     "TestSpecsInNamespacesThatAreNotAllowedAreNotCached",
+	"TestTheManagerSurvivesLargeObjects":                     "TestANodeWithFullAnnotationsHoldsOnlyItself",
 	"TestADrainAmongAThousandNodes":                          "TestADecisionAmongManyNodeGuards",
 	"TestRequiresWithPrometheus":                             "TestRequirementsOfAnAlertmanager, TestABudgetWaitsForItsRequirements",
 	"TestNVSentinelRepairsNodes":                             "TestANodeJobPublishesACondition",
