@@ -39,7 +39,7 @@ func TestMain(m *testing.M) {
 		fmt.Println("-keep keeps one cluster: use it without -shards")
 		os.Exit(2)
 	case *shardsAtOnce > 1 && os.Geteuid() == 0:
-		os.Exit(shards.Run(*shardsAtOnce, shards.Suite{Night: night}))
+		os.Exit(shards.Run(*shardsAtOnce, shards.Suite{Slow: slow, Night: night}))
 	}
 	os.Exit(install.RunOnRealNodes(m.Run, setUp, tearDown))
 }
