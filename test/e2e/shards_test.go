@@ -68,6 +68,8 @@ var night = map[string]string{
 
 // slow are the tests that take 35 seconds or more, and their seconds on two processors with three clusters.
 var slow = map[string]int{
+	"TestConfirmRevertsWhatCutsANodeOff":                               375,
+	"TestConfirmWithoutARunner":                                        56,
 	"TestABudgetLetsOneNodeGoAtATime":                                  173,
 	"TestUninstallRemovesEverythingWhileTasksRun":                      164,
 	"TestR24_ACompanionIsBesideEachPodOfADaemonSet":                    121,
