@@ -101,6 +101,9 @@ func (m *manager) holds() map[types.UID]string {
 func (h *history) catchUp() {
 	if m := h.manager; m != nil {
 		m.cache, m.changes, m.ownChanges = h.copied(), h.changes, h.ownChanges
+		for group, f := range m.cache.floors {
+			m.cache.floors[group] = simFloor{Floor: f.Floor} // the rest is what the disruption controller knows
+		}
 		for _, e := range m.ends {
 			m.ungranted.Ended(&e.seat, e.known)
 			h.seesEnd(e)
