@@ -238,7 +238,7 @@ var budgetMutants = map[string]mutant{
 		"group.go", " && !p.isEvicted(s)", "",
 	},
 	"a seat leaves a group that can still let it go": {
-		"group.go", " && int(f.MinAvailable) >= labelled", "",
+		"group.go", "p.isObserved(p.byKey[s.Group]) && ", "",
 	},
 	"a group stays open while seats leave it": {
 		"group.go", "\t\tg.closed = true\n", "",

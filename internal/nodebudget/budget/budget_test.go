@@ -204,14 +204,7 @@ func TestAFreezeOfSomeNodesClosesBeforeItMoves(t *testing.T) {
 		{"set floor of n2 n4 to 1"},
 		nil,
 	} {
-		p := Next(&f.Input)
-		if diff := cmp.Diff(want, f.texts(p.Actions)); diff != "" {
-			t.Fatalf("-want +got:\n%s", diff)
-		}
-		for _, a := range p.Actions {
-			f.apply(a)
-		}
-		f.count()
+		f.plan(t, want)
 	}
 }
 
@@ -227,14 +220,7 @@ func TestARelabeledNodeClosesBeforeItMoves(t *testing.T) {
 		{"set floor of n2 to 0"},
 		nil,
 	} {
-		p := Next(&f.Input)
-		if diff := cmp.Diff(want, f.texts(p.Actions)); diff != "" {
-			t.Fatalf("-want +got:\n%s", diff)
-		}
-		for _, a := range p.Actions {
-			f.apply(a)
-		}
-		f.count()
+		f.plan(t, want)
 	}
 }
 
@@ -281,14 +267,7 @@ func TestZonesOpenOneAfterTheOther(t *testing.T) {
 	f.node("n1").Unschedulable, f.node("n1").Taints = false, nil
 	f.cordon("n2")
 	for _, want := range [][]string{{"set floor of n1 n3 to 2"}, {"set floor of n2 n4 to 1"}, nil} {
-		p := Next(&f.Input)
-		if diff := cmp.Diff(want, f.texts(p.Actions)); diff != "" {
-			t.Fatalf("-want +got:\n%s", diff)
-		}
-		for _, a := range p.Actions {
-			f.apply(a)
-		}
-		f.count()
+		f.plan(t, want)
 	}
 }
 

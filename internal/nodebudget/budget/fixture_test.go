@@ -10,6 +10,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -136,6 +137,19 @@ func (f *fixture) count() {
 		}
 		f.Floors[i].Processed, f.Floors[i].Allowed = true, int32(max(0, healthy-int(f.Floors[i].MinAvailable)))
 	}
+}
+
+// plan applies the next plan, which must have these actions.
+func (f *fixture) plan(t testing.TB, want []string) {
+	t.Helper()
+	p := Next(&f.Input)
+	if diff := cmp.Diff(want, f.texts(p.Actions)); diff != "" {
+		t.Fatalf("-want +got:\n%s", diff)
+	}
+	for _, a := range p.Actions {
+		f.apply(a)
+	}
+	f.count()
 }
 
 // settle applies plans until nothing is left to do, and returns all actions. Seats become ready at once.

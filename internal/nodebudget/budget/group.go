@@ -260,21 +260,10 @@ func (p *planner) closeForMoves() {
 	}
 }
 
-// mayLeave reports whether a seat can get another label: no eviction of it is under way, and the observed PodDisruptionBudget of its label
-// grants none.
+// mayLeave reports whether a seat can get another label: no eviction of it is under way, and the observed PodDisruptionBudget of its label,
+// whose group is closed, grants none.
 func (p *planner) mayLeave(s *Seat) bool {
-	f, labelled := p.floors[s.Group], 0
-	for i := range p.in.Seats {
-		if o := &p.in.Seats[i]; o.Group == s.Group && !o.Terminating {
-			labelled++
-		}
-	}
-	for _, o := range p.in.Strangers {
-		if o.Group == s.Group {
-			labelled++
-		}
-	}
-	return f == nil || !f.Drifted && int(f.MinAvailable) >= labelled && !p.isEvicted(s)
+	return p.floors[s.Group] == nil || p.isObserved(p.byKey[s.Group]) && !p.isEvicted(s)
 }
 
 // isEvicted reports whether the API server has granted the eviction of a seat, and may delete it at any moment. The disruption controller

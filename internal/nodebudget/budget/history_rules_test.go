@@ -49,7 +49,7 @@ type taken struct {
 	since time.Time
 	// silent is true if the PodDisruptionBudget did not count it: the seat did not run, so the node counted as unavailable before.
 	silent bool
-	// deleted is true if somebody deleted the seat between the grant of its eviction and the deletion by the API server.
+	// deleted is true if a user deleted the seat after its eviction was granted, and before the API server did.
 	deleted bool
 }
 

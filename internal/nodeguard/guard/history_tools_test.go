@@ -133,7 +133,7 @@ func (h *history) evictAll(t *tool) {
 type eviction struct {
 	pod         string
 	uid, budget types.UID
-	// released is true if its node was released then. Somebody else may have opened the PodDisruptionBudget.
+	// released is true if the node was released when the eviction was granted. Another client may have opened the PodDisruptionBudget.
 	released bool
 }
 
