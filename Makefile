@@ -179,7 +179,7 @@ verify: ## Check that generated files, module files and formatting are as commit
 test: test-unit test-mutants test-release test-api test-browser test-local test-e2e ## Run all tests but those of make test-night: unit, release, API server, real nodes.
 
 .PHONY: test-night
-test-night: test-race fuzz explore sweep mutants test-released test-gitops test-matrix ## Run what takes too long for make test, before a release.
+test-night: test-race fuzz explore sweep mutants test-gitops test-matrix ## Run what takes too long for make test, before a release.
 	$(MAKE) --no-print-directory test-unit HISTORIES=50000
 	$(MAKE) --no-print-directory test-api test-e2e NIGHT=1
 
