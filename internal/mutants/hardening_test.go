@@ -8,6 +8,12 @@ import "maps"
 // hardening are mistakes in the environment of honest Linux workers: joining nodes, control planes, skewed clocks,
 // schedules, users, refusals, budgets, and a compromised node.
 var hardening = map[string]mutant{
+	"a failure within the time limit that is reported after it is DeadlineExceeded": {
+		"attempt.go", "if a.overran(pod) && !a.failedInTime(pod) {", "if a.overran(pod) {",
+	},
+	"an interruption within the time limit that is reported after it is a failure of the task": {
+		"attempt.go", "exit != nil && !exit.interrupted() && failedBefore(", "exit != nil && failedBefore(",
+	},
 	"a status that a user has written is believed": {
 		"../../seal/seal.go", "if hmac.Equal([]byte(k.NodeJob(job)), []byte(job.Status.ControllerState.Seal)) {", "if true {",
 	},
@@ -46,8 +52,8 @@ var hardening = map[string]mutant{
 	},
 	"files that have changed are a failure of the task": {
 		"attempt.go",
-		"case exit.Reason == outcome.ReasonDisrupted, exit.Reason == outcome.ReasonFilesChanged:",
-		"case exit.Reason == outcome.ReasonDisrupted:",
+		"return e.Reason == outcome.ReasonDisrupted || e.Reason == outcome.ReasonFilesChanged",
+		"return e.Reason == outcome.ReasonDisrupted",
 	},
 	"a suspended dependency that has never run holds only its nodes": {
 		"depend.go", "p.holdsAll || j.pending(p, node)", "j.pending(p, node)",

@@ -341,30 +341,30 @@ func TestScriptsThatMisbehave(t *testing.T) {
 			s.Retry.Limit = new(int32(0))
 		}
 	}
-	w.job("prints", `head -c 10000000 /dev/zero | tr '\0' x; echo; echo the end`, onNode2, limits(60))
-	w.job("results", `head -c 1000000 /dev/zero | tr '\0' x >> $EVERYNODE_RESULTS`, onNode2, limits(60))
-	w.job("keys", `i=0; while [ $i -lt 10000 ]; do echo "k$i=v"; i=$((i+1)); done >> $EVERYNODE_RESULTS`, onNode2, limits(60))
+	w.job("prints", `head -c 10000000 /dev/zero | tr '\0' x; echo; echo the end`, onNode2, limits(300))
+	w.job("results", `head -c 1000000 /dev/zero | tr '\0' x >> $EVERYNODE_RESULTS`, onNode2, limits(300))
+	w.job("keys", `i=0; while [ $i -lt 10000 ]; do echo "k$i=v"; i=$((i+1)); done >> $EVERYNODE_RESULTS`, onNode2, limits(300))
 	w.job(
 		"control",
 		`printf 'a=\033[31mred\000\r\nb=fine\n' >> $EVERYNODE_RESULTS; printf 'say \033[2J\007\n'; exit 4`,
 		onNode2,
-		limits(60),
+		limits(300),
 	)
-	w.job("no-json", `echo '{"a": "b"' >> $EVERYNODE_RESULTS`, onNode2, limits(60))
-	w.job("json", `echo '{"a": "b", "n": 1, "o": {"x": [1]}}' >> $EVERYNODE_RESULTS`, onNode2, limits(60))
-	w.job("forks", `setsid sleep 7301 & sleep 7302 & echo left`, onNode2, limits(60))
+	w.job("no-json", `echo '{"a": "b"' >> $EVERYNODE_RESULTS`, onNode2, limits(300))
+	w.job("json", `echo '{"a": "b", "n": 1, "o": {"x": [1]}}' >> $EVERYNODE_RESULTS`, onNode2, limits(300))
+	w.job("forks", `setsid sleep 7301 & sleep 7302 & echo left`, onNode2, limits(300))
 	w.job(
 		"python",
 		`print("no")`,
 		onNode2,
-		limits(60),
+		limits(300),
 		func(s *v1alpha1.NodeJobSpec) { s.Task.Interpreter = []string{"/no/such/interpreter"} },
 	)
 	w.job(
 		"unchecked",
 		`true`,
 		onNode2,
-		limits(60),
+		limits(300),
 		func(s *v1alpha1.NodeJobSpec) {
 			s.Task.Check = &v1alpha1.CheckSpec{ScriptBlock: v1alpha1.ScriptBlock{Script: "echo not so; exit 5"}}
 		},

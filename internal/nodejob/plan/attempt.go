@@ -205,7 +205,7 @@ func (a *attemptReader) readEnd(pod *Pod, node *Node) end {
 	if exit := pod.Exit; exit != nil && exit.reverted() {
 		return end{outcome: record.Failed, reason: exit.Reason, message: exit.Message}
 	}
-	if pod.PastDeadline || deletedAfter(pod, pod.Created.Add(a.timeout(pod))) {
+	if a.overran(pod) && !a.failedInTime(pod) {
 		return end{outcome: record.Failed, reason: v1alpha1.ReasonDeadlineExceeded, message: firstOf(ownMessage(exit), pod.Waiting, exitMessage(exit), "the attempt took longer than its time limit")}
 	}
 	if why := disruption(pod, node); why != "" {
@@ -216,6 +216,18 @@ func (a *attemptReader) readEnd(pod *Pod, node *Node) end {
 		return end{outcome: record.Disrupted, reason: reason, message: why}
 	}
 	return end{outcome: record.Failed, reason: failureReason(exit), message: exit.Message}
+}
+
+// overran reports whether the pod was ended because its time was over.
+func (a *attemptReader) overran(pod *Pod) bool {
+	return pod.PastDeadline || deletedAfter(pod, pod.Created.Add(a.timeout(pod)))
+}
+
+// failedInTime reports whether the task is known to have failed on its own within its time limit. A kubelet on a busy node can report the
+// end of a container so late that it ends the pod because of its deadline in between.
+func (a *attemptReader) failedInTime(pod *Pod) bool {
+	exit := pod.Exit
+	return exit != nil && !exit.interrupted() && failedBefore(exit, pod.Created.Add(a.timeout(pod)))
 }
 
 // deletedAfter reports whether the deletion of the pod was requested at that time or later. To recognize that Everynode
@@ -231,7 +243,7 @@ func disruption(pod *Pod, node *Node) string {
 	switch {
 	case exit == nil || exit.Lost:
 		return firstOf(joined(pod.StatusReason, pod.StatusMessage), joined(pod.DisruptedReason, ""), "the pod ended before its container reported how")
-	case exit.Reason == outcome.ReasonDisrupted, exit.Reason == outcome.ReasonFilesChanged:
+	case exit.interrupted():
 		return interruption(pod)
 	case !pod.Disrupted.IsZero() && !failedBefore(exit, pod.Disrupted):
 		return firstOf(joined(pod.DisruptedReason, pod.StatusMessage), "the pod was disrupted")
@@ -241,6 +253,11 @@ func disruption(pod *Pod, node *Node) string {
 		return "the node rebooted while the task ran"
 	}
 	return ""
+}
+
+// interrupted reports whether the runner says that it has not run the task to its end.
+func (e *Exit) interrupted() bool {
+	return e.Reason == outcome.ReasonDisrupted || e.Reason == outcome.ReasonFilesChanged
 }
 
 // inAnotherBoot reports whether the node is in another boot than when the pod was created, so its kubelet may know less about the pod.

@@ -19,6 +19,9 @@ import (
 // The time limit of newJob is 60 seconds, so an attempt is ended from outside after 70.
 const limit, overdue = 60, 70
 
+// inTime is an end after half of the time limit of a pod that is 5 s past its deadline.
+func inTime(exit *Exit) { exit.Finished = ago(overdue + 5 - limit/2) }
+
 // TestAttempt tests what the plan does with one pod on its node.
 func TestAttempt(t *testing.T) {
 	var (
@@ -282,6 +285,36 @@ func TestAttempt(t *testing.T) {
 		"the kubelet ended it while no manager ran": {
 			node: node,
 			pod:  newPod(node, exited(143), func(p *Pod) { p.PastDeadline = true }, created(300)),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"},
+		},
+		"it failed within its time limit, and its kubelet reports that past its deadline": {
+			node: node,
+			pod: newPod(
+				node,
+				exited(5, reported(outcome.ReasonCheckFailed), inTime),
+				func(p *Pod) { p.PastDeadline = true },
+				created(overdue+5),
+			),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, CheckFailed: the end"},
+		},
+		"it failed within its time limit, and its kubelet reports that after its deletion past its deadline": {
+			node: node,
+			pod:  newPod(node, exited(5, reported(outcome.ReasonTaskFailed), inTime), created(overdue+5), deleted(5)),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"},
+		},
+		"its runner says within its time limit that it was interrupted, and its kubelet ends it past its deadline": {
+			node: node,
+			pod: newPod(
+				node,
+				exited(143, reported(outcome.ReasonDisrupted), inTime),
+				func(p *Pod) { p.PastDeadline = true },
+				created(overdue+5),
+			),
+			want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"},
+		},
+		"only its kubelet says within its time limit how it ended": {
+			node: node,
+			pod:  newPod(node, exited(143, inTime), func(p *Pod) { p.PastDeadline = true }, created(overdue+5)),
 			want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"},
 		},
 		"it has a long termination grace period": {

@@ -75,7 +75,7 @@ func (a *attemptReader) answerOfPod(pod *Pod, node *Node) end {
 		return end{record.Succeeded, v1alpha1.ReasonAlreadyDone, ownMessage(exit), record.AnswerYes}
 	case exit != nil && exit.Reported && exit.Reason == outcome.ReasonTaskFailed && answersNo(pod.Runs, exit.Code):
 		return end{record.Needed, "", exit.Message, record.AnswerNo}
-	case pod.PastDeadline || deletedAfter(pod, pod.Created.Add(a.timeout(pod))):
+	case a.overran(pod):
 		return a.checkError(pod, firstOf(ownMessage(exit), pod.Waiting, "the check took longer than its time limit"))
 	case why != "":
 		return end{record.Disrupted, v1alpha1.ReasonDisrupted, why, record.AnswerNone}
