@@ -355,6 +355,9 @@ func (w *sweep) summary() string {
 	}
 	var pods []string
 	for _, pod := range fakeapi.All[*corev1.Pod](w.api) {
+		if pod.Spec.NodeName == "" {
+			continue // a fault may need more placeholders, and they stay
+		}
 		pods = append(
 			pods,
 			fmt.Sprintf("pod on %s: %s%s %s", pod.Spec.NodeName, phaseOf(pod), pod.Labels[v1alpha1.BudgetGroupLabel], pod.Status.Phase),

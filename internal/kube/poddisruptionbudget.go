@@ -4,9 +4,8 @@
 package kube
 
 import (
-	"maps"
-
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -23,5 +22,5 @@ type ForeignBudget struct {
 func SameSpec(a, b *policyv1.PodDisruptionBudgetSpec) bool {
 	return a.MaxUnavailable == nil && a.MinAvailable != nil && *a.MinAvailable == *b.MinAvailable &&
 		a.UnhealthyPodEvictionPolicy != nil && *a.UnhealthyPodEvictionPolicy == *b.UnhealthyPodEvictionPolicy &&
-		a.Selector != nil && len(a.Selector.MatchExpressions) == 0 && maps.Equal(a.Selector.MatchLabels, b.Selector.MatchLabels)
+		metav1.FormatLabelSelector(a.Selector) == metav1.FormatLabelSelector(b.Selector)
 }

@@ -24,6 +24,21 @@ func TestEachMistakeInTheBudgetPlannerIsFound(t *testing.T) {
 
 // budgetMutants are mistakes in the planner of NodeDisruptionBudgets.
 var budgetMutants = map[string]mutant{
+	"a pod with the label of placeholders counts for no group": {
+		"group.go", "labelled[g.key] + labelled[PlaceholderGroup]", "labelled[g.key]",
+	},
+	"a placeholder that runs stays": {
+		"placeholder.go", "want == 0 || h.Bound {", "want == 0 {",
+	},
+	"one placeholder is enough for all nodes that are away": {
+		"placeholder.go", "max(want, away-g.opened+1)", "max(want, 1)",
+	},
+	"placeholders stay without a budget": {
+		"placeholder.go", "want == 0 || h.Bound {", "h.Bound {",
+	},
+	"a placeholder takes the place of a seat": {
+		"placeholder.go", "_, is := a.(CreateSeat); return is", "_, is := a.(CreateSeat); return is && false",
+	},
 	"a first seat counts for the pace":            {"pace.go", "m.seat != nil && m.seat.Returned", "m.seat != nil"},
 	"a seat that is not ready takes a free place": {"grant.go", "s.Ready && g.opened == down", "g.opened == down"},
 	"a pace begins before seats have left": {
@@ -190,7 +205,7 @@ var budgetMutants = map[string]mutant{
 		"labels.go", "\t\treturn false\n\tcase !in", "\t\treturn true\n\tcase !in",
 	},
 	"a group opens while seats of frozen nodes have its label": {
-		"group.go", "\tp.closeForMoves()\n", "",
+		"group.go", "\t\tg.closed = true\n", "",
 	},
 	"a ready seat of a node that is not Ready counts as available": {
 		"group.go", "m.seat != nil && (m.Ready || !m.seat.Ready)", "m.seat != nil",
@@ -227,12 +242,10 @@ var budgetMutants = map[string]mutant{
 		"grant.go", "len(g.members) - grant + g.others", "len(g.members) - grant",
 	},
 	"a floor changes while an evicted seat terminates": {
-		"group.go", "!s.Terminating && (own", "(own",
+		"group.go", "!s.Terminating && own[", "own[",
 	},
 	"a floor is deleted while seats have its label": {
-		"group.go",
-		"\t\tif g == nil {\n\t\t\tg = &group{key: m.seat.Group}\n",
-		"\t\tif g == nil {\n\t\t\tcontinue\n\t\t\tg = &group{key: m.seat.Group}\n",
+		"grant.go", "p.byKey[f.Group] == nil", "p.byKey[f.Group] == nil || len(p.byKey[f.Group].members) == 0",
 	},
 	"a seat moves while the API server deletes it": {
 		"group.go", " && !p.isEvicted(s)", "",

@@ -130,7 +130,7 @@ func (b *budgeted) playKubelet(ctx context.Context, pod *corev1.Pod) {
 			Terminated: &corev1.ContainerStateTerminated{StartedAt: *pod.Status.StartTime, FinishedAt: ended, Reason: "Completed"},
 		}
 		_ = b.admin.Status().Update(ctx, pod)
-	case pod.Status.Phase == corev1.PodPending:
+	case pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "":
 		now := metav1.Now()
 		pod.Status.Phase, pod.Status.StartTime = corev1.PodRunning, &now
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: now}}

@@ -67,7 +67,7 @@ func (r *Reconciler) apply(ctx context.Context, seen *observation, actions []bud
 
 func creates(a budget.Action) bool {
 	switch a.(type) {
-	case budget.CreateFloor, budget.CreateSeat:
+	case budget.CreateFloor, budget.CreateSeat, budget.CreatePlaceholder:
 		return true
 	default:
 		return false
@@ -86,17 +86,16 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action budget.Ac
 	case budget.CreateSeat:
 		return r.createSeat(ctx, a)
 	case budget.MoveSeat:
-		if a.Seat.Group == budget.PendingGroup {
-			return r.ifAvailable(ctx, a.Node, a.Seat.Node, func() error {
-				r.seatJoins(a.Seat.Node)
-				return r.moveSeat(ctx, a)
-			})
-		}
 		return r.moveSeat(ctx, a)
 	case budget.TolerateTaints:
 		return r.tolerate(ctx, a)
 	case budget.DeleteSeat:
 		return r.deleteSeat(ctx, a)
+	case budget.CreatePlaceholder:
+		return r.create(ctx, "pods", r.Place.Placeholder(a.Number))
+	case budget.DeletePlaceholder:
+		pod := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: r.Place.Namespace, Name: a.Placeholder.Name}}
+		return r.delete(ctx, "pods", pod, a.Placeholder.UID)
 	default:
 		return fmt.Errorf("applying the plan: unknown action %T", a)
 	}
@@ -190,8 +189,19 @@ func (r *Reconciler) tolerate(ctx context.Context, a budget.TolerateTaints) erro
 	return client.IgnoreNotFound(err)
 }
 
-// moveSeat changes the group of a seat.
+// moveSeat changes the group of a seat. From budget.PendingGroup, that makes its node count as available.
 func (r *Reconciler) moveSeat(ctx context.Context, a budget.MoveSeat) error {
+	if a.Seat.Group != budget.PendingGroup {
+		return r.label(ctx, a)
+	}
+	return r.ifAvailable(ctx, a.Node, a.Seat.Node, func() error {
+		r.seatJoins(a.Seat.Node)
+		return r.label(ctx, a)
+	})
+}
+
+// label writes the group of a seat.
+func (r *Reconciler) label(ctx context.Context, a budget.MoveSeat) error {
 	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{
 		"uid": a.Seat.UID, "labels": map[string]string{v1alpha1.BudgetGroupLabel: a.Group},
 	}})

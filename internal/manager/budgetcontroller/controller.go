@@ -141,7 +141,7 @@ func mayAllowMore(p *budget.Plan) bool {
 			return a.State.MinAvailable < a.Floor.MinAvailable || a.Floor.Drifted
 		case budget.CreateFloor, budget.CreateSeat, budget.MoveSeat, budget.DeleteFloor:
 			return true
-		case budget.TolerateTaints, budget.DeleteSeat:
+		case budget.TolerateTaints, budget.DeleteSeat, budget.CreatePlaceholder, budget.DeletePlaceholder:
 		}
 		return false
 	})
@@ -157,7 +157,7 @@ func (r *Reconciler) observe(ctx context.Context, own client.Reader) (*observati
 	if err := errors.Join(r.observeBudgets(ctx, seen), r.observeFloors(ctx, seen, own), r.observeSeats(ctx, in, own)); err != nil {
 		return nil, err
 	}
-	if len(in.Budgets)+len(in.Seats)+len(in.Floors) == 0 {
+	if len(in.Budgets)+len(in.Seats)+len(in.Floors)+len(in.Placeholders) == 0 {
 		in.HoldsKnown = true
 		return seen, nil // without budgets, a pass costs nothing
 	}
@@ -202,7 +202,10 @@ func (r *Reconciler) observeSeats(ctx context.Context, in *budget.Input, own cli
 		return fmt.Errorf("listing seats: %w", err)
 	}
 	for i := range pods.Items {
-		if pod := &pods.Items[i]; r.Place.IsSeat(pod) {
+		pod := &pods.Items[i]
+		if placeholder, is := r.Place.ViewPlaceholder(pod); is {
+			in.Placeholders = append(in.Placeholders, placeholder)
+		} else if r.Place.IsSeat(pod) {
 			in.Seats = append(in.Seats, budget.ViewSeat(pod))
 		} else {
 			in.Strangers = append(in.Strangers, budget.Stranger{Name: pod.Name, Group: pod.Labels[v1alpha1.BudgetGroupLabel]})

@@ -108,7 +108,7 @@ func (w *world) seated() bool {
 	if err := w.client.List(w.Context(), &seats, client.InNamespace(w.Place.Namespace)); err != nil {
 		w.Fatal(err)
 	}
-	return len(seats.Items) > 0
+	return slices.ContainsFunc(seats.Items, func(pod corev1.Pod) bool { return pod.Spec.NodeName != "" })
 }
 
 // TestANewManagerWaitsForAllReports : the task of a NodeJob that has not reported yet may disrupt a node that looks available.

@@ -18,6 +18,8 @@
 //
 //	members of the group - grant of the group + other pods with its label
 //
+// It also selects a Placeholder, so that it expects more pods than it requires.
+//
 // The grant is how many of its members may be unavailable at the same time. The sum of the grants of the groups that share a limit
 // never exceeds the limit. A node that becomes unavailable by itself needs no change of the floor: its seat is not ready, so
 // one eviction fewer is allowed.
@@ -60,8 +62,9 @@ type Input struct {
 	Budgets []*v1alpha1.NodeDisruptionBudget
 	Nodes   []Node
 	// Seats are the pods that the manager has created as seats. Strangers are other pods with the label of a group.
-	Seats     []Seat
-	Strangers []Stranger
+	Seats        []Seat
+	Strangers    []Stranger
+	Placeholders []Placeholder
 	// Floors are the PodDisruptionBudgets of groups, and Foreign are the others in the namespace of the seats.
 	Floors  []Floor
 	Foreign []kube.ForeignBudget
@@ -188,7 +191,8 @@ type Plan struct {
 	WakeAt time.Time
 }
 
-// Action is one of CreateFloor, SetFloor, DeleteFloor, CreateSeat, MoveSeat, TolerateTaints and DeleteSeat.
+// Action is one of CreateFloor, SetFloor, DeleteFloor, CreateSeat, MoveSeat, TolerateTaints, DeleteSeat, CreatePlaceholder and
+// DeletePlaceholder.
 //
 //sumtype:decl
 type Action interface{ action() }
@@ -266,6 +270,7 @@ func Next(in *Input) Plan {
 	p.grant()
 	p.reconcileFloors()
 	p.reconcileSeats()
+	p.reconcilePlaceholders()
 	p.takeStances()
 	p.findApart()
 	p.findBypasses()

@@ -182,6 +182,10 @@ func (f *fixture) apply(a Action) {
 		f.Floors[i].MinAvailable, f.Floors[i].Owners, f.Floors[i].Drifted = a.State.MinAvailable, uidsOf(a.State.Owners), false
 	case DeleteFloor:
 		f.Floors = slices.DeleteFunc(f.Floors, func(b Floor) bool { return b.Group == a.Floor.Group })
+	case CreatePlaceholder:
+		f.Placeholders = append(f.Placeholders, Placeholder{Number: a.Number, Name: fmt.Sprint("placeholder-", a.Number)})
+	case DeletePlaceholder:
+		f.Placeholders = slices.DeleteFunc(f.Placeholders, func(h Placeholder) bool { return h == a.Placeholder })
 	case CreateSeat:
 		if a.Node == f.seatFails {
 			return
@@ -250,7 +254,7 @@ func (f *fixture) seatsOf(group string) string {
 	return strings.Join(names, " ")
 }
 
-// texts describes actions.
+// texts describes actions, without those for placeholders.
 func (f *fixture) texts(actions []Action) []string {
 	var all []string
 	for _, a := range actions {

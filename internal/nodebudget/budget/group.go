@@ -183,25 +183,34 @@ func (p *planner) checkTopology(r *rule) {
 // countOthers counts the pods with the label of a group that are not seats of its available members. A node that is not Ready may still
 // have a ready seat. Terminating pods do not count for a PodDisruptionBudget.
 func (p *planner) countOthers() {
-	count := func(key string) {
-		if g := p.byKey[key]; g != nil {
-			g.others++
-		}
-	}
-	own := map[types.UID]*group{}
-	for _, m := range p.members {
-		if m.seat != nil && (m.Ready || !m.seat.Ready) {
-			own[m.seat.UID] = m.group
-		}
-	}
+	own, labelled := p.seatsThatCount(), map[string]int{}
 	for i := range p.in.Seats {
-		if s := &p.in.Seats[i]; !s.Terminating && (own[s.UID] == nil || own[s.UID].key != s.Group) {
-			count(s.Group)
+		if s := &p.in.Seats[i]; !s.Terminating && own[s.UID] != s.Group {
+			labelled[s.Group]++
 		}
 	}
 	for _, s := range p.in.Strangers {
-		count(s.Group)
+		labelled[s.Group]++
 	}
+	for _, h := range p.in.Placeholders {
+		if h.Bound {
+			labelled[PlaceholderGroup]++
+		}
+	}
+	for _, g := range p.groups {
+		g.others = labelled[g.key] + labelled[PlaceholderGroup]
+	}
+}
+
+// seatsThatCount are the groups of the seats of available members, by the UID of the seat.
+func (p *planner) seatsThatCount() map[types.UID]string {
+	own := map[types.UID]string{}
+	for _, m := range p.members {
+		if m.seat != nil && (m.Ready || !m.seat.Ready) {
+			own[m.seat.UID] = m.group.key
+		}
+	}
+	return own
 }
 
 // overlapping returns the name of a PodDisruptionBudget of another owner that selects the seats of a group; "" if none does.

@@ -29,6 +29,7 @@ func (h *history) settle() {
 		terminating[p.UID] = p.Terminating
 	}
 	h.rounds(5, func() bool { return false })
+	h.mayUpgrade()
 	for _, name := range sorted(h.pods) {
 		if p := h.pods[name]; terminating[p.UID] && !p.stranger && h.isUnreachable(p.on) {
 			h.fail("22 liveness: drains of %s wait for its seat, which no kubelet ends", p.on)
@@ -39,12 +40,32 @@ func (h *history) settle() {
 	if why := h.waitsFor(); why != "" {
 		h.fail("22 liveness: everything is fixed, and %s", why)
 	}
+	h.mayUpgrade()
 	for _, name := range sorted(h.budgets) {
 		h.deleteBudget(name)
 	}
-	h.rounds(10, func() bool { return len(h.pods)+len(h.floors) == 0 })
-	if len(h.pods)+len(h.floors) > 0 {
-		h.fail("22 cleanup: there are no budgets, and objects are left: %v %v", sorted(h.pods), sorted(h.floors))
+	h.rounds(10, func() bool { return len(h.pods)+len(h.floors)+len(h.placeholders) == 0 })
+	if len(h.pods)+len(h.floors)+len(h.placeholders) > 0 {
+		h.fail("22 cleanup: there are no budgets, and objects are left: %v %v %v", sorted(h.pods), sorted(h.floors), h.placeholders)
+	}
+}
+
+// mayUpgrade checks that AKS would upgrade a cluster in which everything has been done: it refuses while a PodDisruptionBudget requires
+// all pods that it expects. Source: https://github.com/Azure/AKS/issues/4860
+func (h *history) mayUpgrade() {
+	if h.broken != "" || !h.idle {
+		return
+	}
+	for _, group := range sorted(h.floors) {
+		f, expected := h.floors[group], len(h.placeholders)
+		for _, p := range h.pods {
+			if f.selects(&p) {
+				expected++
+			}
+		}
+		if int(f.MinAvailable) >= expected {
+			h.fail("22 upgrades: the PodDisruptionBudget of %s requires %d of %d pods", group, f.MinAvailable, expected)
+		}
 	}
 }
 

@@ -118,7 +118,7 @@ func (h *history) input(m *manager, floors map[string]simFloor, pods map[string]
 	in := &Input{
 		Budgets: m.cache.budgetObjects(), Now: h.now.Add(m.ahead), JoiningFor: joiningFor, SettleFor: settleFor, Holds: m.holds(),
 		HoldsKnown: len(m.reports) == len(h.jobs), Waits: map[types.UID]Wait{}, Answers: m.answers,
-		Paced: m.paced, Ungranted: maps.Clone(m.ungranted), Counted: m.counted, Fresh: m.fresh,
+		Paced: m.paced, Ungranted: maps.Clone(m.ungranted), Counted: m.counted, Fresh: m.fresh, Placeholders: m.cache.placeholders,
 	}
 	for _, name := range sorted(m.cache.nodes) {
 		in.Nodes = append(in.Nodes, m.cache.nodes[name])
@@ -188,7 +188,7 @@ func allowsMore(a Action) bool {
 	switch a := a.(type) {
 	case SetFloor:
 		return a.State.MinAvailable < a.Floor.MinAvailable || a.Floor.Drifted
-	case TolerateTaints, DeleteSeat:
+	case TolerateTaints, DeleteSeat, CreatePlaceholder, DeletePlaceholder:
 		return false
 	}
 	return true
@@ -196,7 +196,7 @@ func allowsMore(a Action) bool {
 
 func changesGroups(a Action) bool {
 	switch a.(type) {
-	case CreateSeat, TolerateTaints, DeleteSeat:
+	case CreateSeat, TolerateTaints, DeleteSeat, CreatePlaceholder, DeletePlaceholder:
 		return false
 	}
 	return true
@@ -217,6 +217,7 @@ func (h *history) meanwhile() {
 // and make the rest when another one leads.
 func (h *history) apply(m *manager, actions []Action) (ok bool) {
 	decided, pass := h.now, h.passes
+	actions = h.writePlaceholders(actions)
 	var writes []func(late bool)
 	for _, i := range h.rng.Perm(len(actions)) {
 		writes = append(writes, func(late bool) { h.do(m, actions[i], late) })
@@ -244,6 +245,25 @@ func (h *history) apply(m *manager, actions []Action) (ok bool) {
 		h.meanwhile()
 	}
 	return true
+}
+
+// writePlaceholders makes the writes of placeholders, and returns the other actions. They count for no eviction, so nothing happens beside.
+func (h *history) writePlaceholders(actions []Action) (others []Action) {
+	for _, action := range actions {
+		switch a := action.(type) {
+		case CreatePlaceholder:
+			if !slices.ContainsFunc(h.placeholders, func(p Placeholder) bool { return p.Number == a.Number }) {
+				h.placeholders = append(slices.Clone(h.placeholders), Placeholder{Number: a.Number})
+				h.met["placeholder created"]++
+			}
+		case DeletePlaceholder:
+			h.placeholders = slices.DeleteFunc(slices.Clone(h.placeholders), func(p Placeholder) bool { return p == a.Placeholder })
+			h.met["placeholder deleted"]++
+		default:
+			others = append(others, action)
+		}
+	}
+	return others
 }
 
 // crash ends the manager. What a NodeJob has claimed and not recorded is lost.

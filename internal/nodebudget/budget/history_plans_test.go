@@ -4,6 +4,7 @@
 package budget
 
 import (
+	"fmt"
 	"slices"
 
 	"k8s.io/apimachinery/pkg/types"
@@ -57,6 +58,10 @@ func objectOf(a Action) string {
 		return a.Seat.Name
 	case DeleteSeat:
 		return a.Seat.Name
+	case CreatePlaceholder:
+		return fmt.Sprint("placeholder ", a.Number)
+	case DeletePlaceholder:
+		return fmt.Sprint("placeholder ", a.Placeholder.Number)
 	}
 	return ""
 }

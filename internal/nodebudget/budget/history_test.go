@@ -40,7 +40,7 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 	}
 	for _, what := range []string{
 		"granted", "refused", "refused until processed", "granted without counting", "pending seat evicted", "drain given up",
-		"drained", "node deleted", "joined", "not Ready", "relabeled", "unready seat", "seat killed", "seat failed", "stranger",
+		"drained", "node deleted", "joined", "not Ready", "relabeled", "unready seat", "seat killed", "seat failed", "stranger", "stranger among the placeholders", "placeholder created", "placeholder deleted",
 		"PodDisruptionBudget deleted", "PodDisruptionBudget changed", "NodeJob claimed", "NodeJob claimed a young node",
 		"NodeJob refused", "NodeJob took an unavailable node", "NodeJob done", "manager crashed", "manager frozen",
 		"manager resumed", "new manager", "conflict", "name taken", "claim lost", "not available any more", "budget created",
@@ -64,6 +64,8 @@ type cluster struct {
 	pods    map[string]simPod
 	floors  map[string]simFloor
 	budgets map[string]*simBudget // replaced, never changed
+	// placeholders are replaced, never changed.
+	placeholders []Placeholder
 }
 
 // history is a cluster, its manager, and all that takes nodes away.

@@ -79,9 +79,11 @@ func (h *history) setPod(p simPod) {
 // queue tells the disruption controller of a change of a pod. It finds the PodDisruptionBudget by the labels that the pod has now: nothing
 // tells it to count that of the earlier labels again. Source: k8s.io/kubernetes pkg/controller/disruption (updatePod).
 func (h *history) queue(group string) {
-	if f, there := h.floors[group]; there {
-		f.queued = true
-		h.floors[group] = f
+	for key, f := range h.floors {
+		if key == group || group == PlaceholderGroup {
+			f.queued = true
+			h.floors[key] = f
+		}
 	}
 }
 
@@ -315,9 +317,11 @@ func (h *history) process(f simFloor) {
 	h.floors[f.Group] = f
 }
 
+func (f *simFloor) selects(p *simPod) bool { return p.Group == f.Group || p.Group == PlaceholderGroup }
+
 func (h *history) countHealthy(f *simFloor) (pods, healthy int) {
 	for _, p := range h.pods {
-		if p.Group != f.Group {
+		if !f.selects(&p) {
 			continue
 		}
 		pods++
@@ -389,6 +393,10 @@ func (h *history) strangers(on string) {
 	}
 	h.met["stranger"]++
 	h.strangerAt = h.now
+	if h.serial%4 == 0 {
+		group = PlaceholderGroup
+		h.met["stranger among the placeholders"]++
+	}
 	p := simPod{
 		on:       on,
 		running:  true,
@@ -453,5 +461,15 @@ func (h *history) spoilFloor() {
 
 // copied is deep enough: what is in the maps is replaced, never changed.
 func (c *cluster) copied() cluster {
-	return cluster{nodes: maps.Clone(c.nodes), pods: maps.Clone(c.pods), floors: maps.Clone(c.floors), budgets: maps.Clone(c.budgets)}
+	copied := *c
+	copied.nodes, copied.pods, copied.floors, copied.budgets = maps.Clone(
+		c.nodes,
+	), maps.Clone(
+		c.pods,
+	), maps.Clone(
+		c.floors,
+	), maps.Clone(
+		c.budgets,
+	)
+	return copied
 }

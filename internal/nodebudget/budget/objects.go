@@ -45,27 +45,30 @@ const descriptionAnnotation = "kubernetes.io/description"
 // capacity. It tolerates all taints that would end it, and the lasting ones of its node. Its name contains a secret, so that no kubelet can create a pod with this name
 // before.
 func (p *Place) Seat(a CreateSeat) *corev1.Pod {
-	owner := p.Owner
-	pod := &corev1.Pod{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: p.Namespace, Name: "seat-" + p.Key.Digest("seat name", string(a.NodeUID)),
-			Labels: seatLabels(a.Group),
-			Annotations: map[string]string{
-				v1alpha1.SeatNodeAnnotation: string(a.NodeUID), guard.SafeToEvictAnnotation: "true", deletionCostAnnotation: noDeletionCost,
-				descriptionAnnotation: "holds its node for NodeDisruptionBudgets: kubectl get nodedisruptionbudgets",
-			},
-			OwnerReferences: []metav1.OwnerReference{owner},
-		},
-		Spec: guard.WaitingPod(p.Options, "seat"),
-	}
+	pod := p.pod("seat-"+p.Key.Digest("seat name", string(a.NodeUID)), a.Group)
+	pod.Annotations[v1alpha1.SeatNodeAnnotation] = string(a.NodeUID)
+	pod.Annotations[descriptionAnnotation] = "holds its node for NodeDisruptionBudgets: kubectl get nodedisruptionbudgets"
 	if a.Returned {
 		pod.Annotations[v1alpha1.SeatReturnedAnnotation] = "true"
 	}
 	pod.Spec.NodeName = a.Node
-	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
-	pod.Spec.Tolerations = append([]corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}},
-		a.Tolerates.Tolerations()...)
+	pod.Spec.Tolerations = append(pod.Spec.Tolerations, a.Tolerates.Tolerations()...)
 	p.Key.SealSeat(pod)
+	return pod
+}
+
+// pod returns what seats and placeholders have in common.
+func (p *Place) pod(name, group string) *corev1.Pod {
+	pod := &corev1.Pod{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: p.Namespace, Name: name, Labels: seatLabels(group),
+			Annotations:     map[string]string{guard.SafeToEvictAnnotation: "true", deletionCostAnnotation: noDeletionCost},
+			OwnerReferences: []metav1.OwnerReference{p.Owner},
+		},
+		Spec: guard.WaitingPod(p.Options, "seat"),
+	}
+	pod.Spec.RestartPolicy = corev1.RestartPolicyAlways
+	pod.Spec.Tolerations = []corev1.Toleration{{Operator: corev1.TolerationOpExists, Effect: corev1.TaintEffectNoExecute}}
 	return pod
 }
 
@@ -121,8 +124,10 @@ func WriteFloor(b *policyv1.PodDisruptionBudget, state FloorState) {
 	}
 	b.Labels["app.kubernetes.io/managed-by"], b.Labels[v1alpha1.BudgetGroupLabel] = "everynode", state.Group
 	b.Spec = policyv1.PodDisruptionBudgetSpec{
-		MinAvailable:               &available,
-		Selector:                   &metav1.LabelSelector{MatchLabels: map[string]string{v1alpha1.BudgetGroupLabel: state.Group}},
+		MinAvailable: &available,
+		Selector: &metav1.LabelSelector{MatchExpressions: []metav1.LabelSelectorRequirement{{
+			Key: v1alpha1.BudgetGroupLabel, Operator: metav1.LabelSelectorOpIn, Values: []string{state.Group, PlaceholderGroup},
+		}}},
 		UnhealthyPodEvictionPolicy: &policy,
 	}
 	b.OwnerReferences = nil

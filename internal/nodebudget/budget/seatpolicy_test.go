@@ -39,6 +39,7 @@ var (
 		"priority",
 		"priorityClassName",
 		"schedulerName",
+		"schedulingGates", // compared with the node
 		"serviceAccount",
 		"serviceAccountName",
 	}
@@ -78,6 +79,10 @@ func TestPolicyOfSeats(t *testing.T) {
 	}
 	toleration := mayTolerate()
 	policy := strings.NewReplacer(
+		"PLACEHOLDER",
+		PlaceholderGroup,
+		"GATE",
+		v1alpha1.PlaceholderGate,
 		"TOLERATIONS",
 		fmt.Sprint(len(tolerations)+maxTolerations),
 		"EACH_SEAT_TOLERATES",
@@ -194,8 +199,9 @@ func sortedKeys(keys iter.Seq[string], more ...[]string) []any {
 
 const policyOfSeats = `# TestPolicyOfSeats in internal/nodebudget/budget writes this file from the seats that the manager creates.
 #
-# The manager's account creates pods in its own namespace only as seats. A pod there that could use a Secret, a service account or a
-# volume, or that a Service selects, would be more than a seat. The image is not compared: it differs from installation to installation.
+# The manager's account creates pods in its own namespace only as seats, and as placeholders, which differ from them only in that they are
+# never scheduled. A pod there that could use a Secret, a service account or a volume, or that a Service selects, would be more than a
+# seat. The image is not compared: it differs from installation to installation.
 apiVersion: admissionregistration.k8s.io/v1
 kind: ValidatingAdmissionPolicy
 metadata:
@@ -241,7 +247,9 @@ spec:
       + (object.metadata.?ownerReferences.orValue([]).size() == 1 && object.metadata.ownerReferences.all(o,
         o.?controller.orValue(false) && o.apiVersion == "v1" && o.kind == "Secret" && o.name == "everynode-seal") ? [] : ["metadata.ownerReferences"])
       + (object.metadata.?finalizers.orValue([]).size() == 0 ? [] : ["metadata.finalizers"])
-      + (object.spec.?nodeName.orValue("") != "" ? [] : ["spec.nodeName"])
+      + ((variables.labels[?"everynode.dev/budget-group"].orValue("") == "PLACEHOLDER"
+        ? object.spec.?nodeName.orValue("") == "" && object.spec.?schedulingGates.orValue([]).exists(g, g.name == "GATE")
+        : object.spec.?nodeName.orValue("") != "" && object.spec.?schedulingGates.orValue([]).size() == 0) ? [] : ["spec.nodeName"])
       + (object.spec.containers.size() == 1 ? [] : ["spec.containers"])
       + (object.spec.?tolerations.orValue([]).size() <= TOLERATIONS
         && variables.spec[?"tolerations"].orValue([]).exists(t, t == EACH_SEAT_TOLERATES)

@@ -30,7 +30,7 @@ type Kubelets struct {
 func (k *Kubelets) Stored(before, after client.Object) {
 	switch pod, is := after.(*corev1.Pod); {
 	case !is:
-	case before == nil && pod.Status.Phase == "":
+	case before == nil && pod.Status.Phase == "" && pod.Spec.NodeName != "":
 		k.Later(pod, time.Second, 4*time.Second, func() { k.start(pod) })
 	case pod.DeletionTimestamp != nil && !kube.PodEnded(pod.Status.Phase):
 		if was := before.(*corev1.Pod); was.DeletionTimestamp == nil {

@@ -35,6 +35,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // Server is the API server.
@@ -298,7 +299,7 @@ func (s *Server) remove(k key, options *metav1.DeleteOptions) error {
 		return nil
 	}
 	changed, grace := live.DeepCopyObject().(client.Object), int64(0)
-	if pod, is := live.(*corev1.Pod); is && pod.Status.Phase != corev1.PodSucceeded && pod.Status.Phase != corev1.PodFailed {
+	if pod, is := live.(*corev1.Pod); is && pod.Spec.NodeName != "" && !kube.PodEnded(pod.Status.Phase) {
 		grace = 30
 	}
 	changed.SetDeletionTimestamp(&metav1.Time{Time: time.Now().Truncate(time.Second).Add(time.Duration(grace) * time.Second)})
