@@ -245,7 +245,6 @@ func TestKeys(t *testing.T) {
 		NodeGuardLabel,
 		GuardRoleLabel,
 		NodeGuardUIDAnnotation,
-		GuardedNodeAnnotation,
 		RequestedAtAnnotation,
 		EndedReleaseAnnotation,
 		ApproveReleaseAnnotation,

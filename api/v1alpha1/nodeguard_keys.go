@@ -8,25 +8,21 @@ const (
 	// NodeGuardLabel, on a companion, a check's pod and a budget, names their NodeGuard.
 	NodeGuardLabel = Group + "/nodeguard"
 
-	// GuardedNodeLabel, on the same, is a hash of the node's name, which may be longer than a label's value.
-	// A budget selects its companion by both.
+	// GuardedNodeLabel, on a companion and a check's pod, is a hash of the node's name, which may be longer than a label's value.
 	GuardedNodeLabel = Group + "/guarded-node"
 
-	// GuardRoleLabel, on a pod of a NodeGuard, is "companion" or "check".
+	// GuardRoleLabel, on a pod of a NodeGuard, is "companion", "placeholder" or "check". A budget selects the first two.
 	GuardRoleLabel = Group + "/guard-role"
 
 	// NodeGuardUIDAnnotation, on each object that a NodeGuard creates, is the UID of the NodeGuard: owner references may be removed.
 	NodeGuardUIDAnnotation = Group + "/nodeguard-uid"
 
-	// GuardedNodeAnnotation, on a budget, is the name of its node.
-	GuardedNodeAnnotation = Group + "/guarded-node"
-
-	// RequestedAtAnnotation, on a budget, is the time at which the release request was first observed; on a check's pod, the
-	// request that the check belongs to.
+	// RequestedAtAnnotation, on a budget, is a JSON object of the times at which the release requests of nodes were first observed, by the
+	// hash of the node's name; on a check's pod, the request that the check belongs to.
 	RequestedAtAnnotation = Group + "/requested-at"
 
-	// EndedReleaseAnnotation, on a budget, identifies the release after which it was closed. A manager with a stale view must not
-	// open the budget again: its write meets another resource version.
+	// EndedReleaseAnnotation, on a companion, identifies the release that has ended before the companion was deleted. A manager with a
+	// stale view must not delete it for that release: its write meets another resource version.
 	EndedReleaseAnnotation = Group + "/closed-after-release"
 
 	// ApproveReleaseAnnotation, on a node, lists the NodeGuards, as namespace/name and separated by commas, that
@@ -40,6 +36,7 @@ const (
 
 // Roles of a NodeGuard's pods.
 const (
-	GuardRoleCompanion = "companion"
-	GuardRoleCheck     = "check"
+	GuardRoleCompanion   = "companion"
+	GuardRoleCheck       = "check"
+	GuardRolePlaceholder = "placeholder"
 )

@@ -348,6 +348,9 @@ type ReleasedNode struct {
 	// since is the time at which the node was released.
 	// +required
 	Since metav1.Time `json:"since,omitzero"`
+	// companionUID is the UID of the companion that was on the node when it was released, and that the manager deletes; empty if there was none.
+	// +optional
+	CompanionUID types.UID `json:"companionUID,omitempty"`
 	// requestedAt is the time of the release request.
 	// +optional
 	RequestedAt metav1.Time `json:"requestedAt,omitzero"`

@@ -9,6 +9,10 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 )
 
+// DescriptionAnnotation says for people what an object is for.
+// Source: https://kubernetes.io/docs/reference/labels-annotations-taints/#description
+const DescriptionAnnotation = "kubernetes.io/description"
+
 // AnyPod stands in status.disruptedPods of a PodDisruptionBudget that is cached for more pods than are kept.
 const AnyPod = ""
 

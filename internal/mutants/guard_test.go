@@ -17,16 +17,76 @@ func TestEachMistakeInTheNodeGuardPlannerIsFound(t *testing.T) {
 			"approval":   "no approval is required",
 			"deadline":   "no approval is required",
 			"two_guards": "a node is released although another NodeGuard would not release it",
-			"budget":     "budgets open without a release",
+			"budget":     "the companion of a released node is not deleted",
 		},
 	}.test(t)
 }
 
 // guardMutants are mistakes in the planner of NodeGuards.
 var guardMutants = map[string]mutant{
-	"a release ends while the API server deletes its companion": {
-		"released.go", " && !b.Evicting", "",
+	"a companion may be deleted again after its release": {
+		"node.go", "p.UID == entry.CompanionUID && !p.endedAfter(entry)", "p.UID == entry.CompanionUID",
 	},
+	"another companion is deleted for a release": {
+		"node.go", "p.UID == entry.CompanionUID && !p.endedAfter(entry)", "!p.endedAfter(entry)",
+	},
+	"a missing budget is not reported": {
+		"conditions.go", "if s.budget == nil {", "if false {",
+	},
+	"a rejected budget is not reported": {
+		"conditions.go", "if s.in.BudgetRefused == \"\" || s.budget != nil {", "if true {",
+	},
+	"the budget is not locked while a node waits": {
+		"budget.go", " || slices.ContainsFunc(p.nodes, func(n *nodePlan) bool { return n.held != nil })", "",
+	},
+	"the budget is not locked while other pods have the labels of companions": {
+		"budget.go", "len(p.in.ForeignPods) > 0 || ", "",
+	},
+	"a locked budget can be opened by two pods": {
+		"budget.go", "want.MinAvailable = Locked", "want.MinAvailable = 2",
+	},
+	"a companion is deleted for a release that is over": {
+		"node.go", "return n.companion != nil && !n.companion.isReleasedBy(n.entry)", "return false",
+	},
+	"the budget is lowered on a stale view": {
+		"budget.go", "case want.MinAvailable < b.MinAvailable && !p.in.Live:", "case want.MinAvailable < b.MinAvailable && false:",
+	},
+	"the budget is lowered while a companion that is gone counts": {
+		"budget.go", "case !b.counts(want.MinAvailable):", "case !b.counts(want.MinAvailable) && false:",
+	},
+	"a companion is created before the budget requires it": {
+		"companion.go", "if !p.covers() {", "if !p.covers() && false {",
+	},
+	"companions that are about to be created do not count": {
+		"budget.go", "n := int32(len(p.coming))", "n := int32(0)",
+	},
+	"a companion is deleted although a release has ended meanwhile": {
+		"companion.go", "v1alpha1.ReasonNodeReleased, true}", "v1alpha1.ReasonNodeReleased, false}",
+	},
+	"the end of a release is not noted on its companion": {
+		"companion.go", "p.plan.do(EndRelease{*c, releaseID(*n.entry)})", "_ = releaseID(*n.entry)",
+	},
+	"a release ends while its companion may be deleted": {
+		"released.go", "case n.isAvailableAgain() && p.isUndone(n.entry):", "case n.isAvailableAgain():",
+	},
+	"the release of a deleted node ends while its companion may be deleted": {
+		"released.go", "\t\t\tif p.isUndone(n.entry) {", "\t\t\tif p.isUndone(n.entry) || true {",
+	},
+	"a NodeGuard has no placeholder": {
+		"guard.go", "\tp.reconcilePlaceholder()\n", "",
+	},
+	"the budget requires all pods that it expects": {
+		"budget.go", "MinAvailable: p.companions(),", "MinAvailable: p.companions() + 1,",
+	},
+	"the companion of a released node is not deleted": {
+		"companion.go", "case n.active():\n\t\tp.plan.do", "case n.active() && false:\n\t\tp.plan.do",
+	},
+	"a companion that is about to be deleted is required no more": {
+		"budget.go",
+		"case slices.ContainsFunc(p.nodes, (*nodePlan).isLetGo):",
+		"case slices.ContainsFunc(p.nodes, (*nodePlan).isLetGo) && false:",
+	},
+
 	"a NodeGuard guards the nodes of other teams": {
 		"target.go", "case !hold.AllowsNode(o.in.AllowedNodes, n.Labels):", "case false:",
 	},
@@ -34,7 +94,7 @@ var guardMutants = map[string]mutant{
 		"companion.go", "if o.in.NotAllowed != nil {", "if false {",
 	},
 	"budgets are created in a namespace that is not allowed": {
-		"budget.go", "case b == nil && p.in.NotAllowed != nil:", "case b == nil && p.in.NotAllowed != nil && p.in.Live:",
+		"budget.go", "case b == nil && (p.in.NotAllowed != nil || len(p.nodes) == 0):", "case b == nil && len(p.nodes) == 0:",
 	},
 	"one more node than maxUnavailable": {
 		"maxunavailable.go", "case unavailable >= limit:", "case unavailable > limit:",
@@ -56,9 +116,7 @@ var guardMutants = map[string]mutant{
 		"func (p *planner) markAvailable(n *nodePlan, note string) {\n\tif !p.in.Live {",
 		"func (p *planner) markAvailable(n *nodePlan, note string) {\n\tif false {",
 	},
-	"a budget may be opened again after its release": {
-		"released.go", "return !b.Open && b.endedAfter(entry)", "return !b.Open",
-	},
+
 	"a new release request uses the earlier release": {
 		"node.go",
 		"func (n *nodePlan) active() bool { return n.stage == released }",
@@ -84,11 +142,7 @@ var guardMutants = map[string]mutant{
 	"a budget of another owner is ignored": {
 		"held.go", "if r.overlapping == \"\" {", "if true {",
 	},
-	"budgets open without a release": {
-		"budget.go",
-		"\twant := BudgetState{RequestedAt: n.requestedAt}",
-		"\twant := BudgetState{Open: n.requestsRelease(), RequestedAt: n.requestedAt}",
-	},
+
 	"the companion of a held node is replaced": {
 		"update.go", "!c.ended() && !n.requestsRelease() && (o.in.Obstacle", "!c.ended() && (o.in.Obstacle",
 	},
@@ -175,27 +229,14 @@ var guardMutants = map[string]mutant{
 	"a returning node with a taint counts as available again": {
 		"target.go", "(n.isReleased() || !excludesTarget(template, n.Node))", "!excludesTarget(template, n.Node)",
 	},
-	"a missing budget is not reported": {
-		"status.go", "\tcase n.budget == nil:\n", "\tcase false:\n",
-	},
-	"a rejected budget is not reported": {
-		"conditions.go", "if s.in.BudgetRefused == \"\" || !s.withoutBudget {", "if true {",
-	},
+
 	"the eviction of the target itself is not reported": {
 		"conditions.go", "if s.in.Target.Template != nil {\n\t\treturn nil\n\t}\n\tkinds", "if true {\n\t\treturn nil\n\t}\n\tkinds",
 	},
 	"a check is timed by the clock of its node": {
 		"read.go", "p.CreationTimestamp.Add(took(p, t.FinishedAt))", "t.FinishedAt.Time",
 	},
-	"a budget is not locked while its node is held": {
-		"budget.go", "(n.requestsRelease() || n.crowded)", "n.crowded",
-	},
-	"a budget is not locked while other pods have its labels": {
-		"budget.go", "(n.requestsRelease() || n.crowded)", "n.requestsRelease()",
-	},
-	"a locked budget can be opened by two pods": {
-		"objects.go", "available = intstr.FromInt32(lockedAvailable)", "available = intstr.FromInt32(2)",
-	},
+
 	"a taken name is tried repeatedly": {
 		"companion.go", "_, taken := o.in.TakenNames[name]; !taken", "_, taken := o.in.TakenNames[name]; !taken || true",
 	},
@@ -244,9 +285,7 @@ var guardMutants = map[string]mutant{
 	"the status does not report what delays a deletion": {
 		"deletion.go", "setCondition(in, &plan.Status, ", "setCondition(in, &v1alpha1.NodeGuardStatus{}, ",
 	},
-	"a budget is opened for a release that is over": {
-		"node.go", "n.active() && !n.isOver()", "n.active()",
-	},
+
 	"a passed deadline is not reported": {
 		"deadline.go", "\tlate.late = o.pastDeadline(n)\n", "",
 	},

@@ -111,7 +111,7 @@ func (k Key) Pod(pod *corev1.Pod) string {
 // sealed reports whether a key of a pod is part of its seal.
 func sealed(key string) bool {
 	return strings.HasPrefix(key, v1alpha1.Group+"/") && key != v1alpha1.SealAnnotation && key != v1alpha1.RecordedAnnotation &&
-		key != v1alpha1.ConfirmedAnnotation
+		key != v1alpha1.ConfirmedAnnotation && key != v1alpha1.EndedReleaseAnnotation
 }
 
 // SealPod sets the seal of a pod.

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	eventsv1 "k8s.io/api/events/v1"
 	policyv1 "k8s.io/api/policy/v1"
@@ -120,6 +121,80 @@ func TestAnEvictionThatIsUnderWayCounts(t *testing.T) {
 	must(t, b.admin.Delete(b.Ctx, seat, client.Preconditions{UID: &seat.UID}))
 	b.granting(1)
 	must(t, b.kubectl("drain n2 --timeout=60s"))
+}
+
+// TestNoPodDisruptionBudgetStopsAnUpgrade : AKS refuses to upgrade any node while a PodDisruptionBudget requires all pods that it expects. With
+// a budget, a NodeGuard and a freeze, none does while no drain waits, and the drains of kubectl are decided as before.
+// Source: https://github.com/Azure/AKS/issues/4860
+func TestNoPodDisruptionBudgetStopsAnUpgrade(t *testing.T) {
+	b := newBudgeted(t, "n0", "n1", "n2")
+	b.startManager()
+	b.budget("one", nil)
+	b.has("one", 3, 0, 1)
+	must(t, b.admin.Create(b.Ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{
+		Name: "storage", Labels: map[string]string{v1alpha1.EnabledLabel: "true"},
+	}}))
+	ds := &appsv1.DaemonSet{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "disks"}}
+	ds.Spec.Selector = &metav1.LabelSelector{MatchLabels: map[string]string{"app": "disks"}}
+	ds.Spec.Template = corev1.PodTemplateSpec{
+		ObjectMeta: metav1.ObjectMeta{Labels: ds.Spec.Selector.MatchLabels},
+		Spec:       plainPod("", "").Spec,
+	}
+	must(t, b.admin.Create(b.Ctx, ds))
+	for _, node := range []string{"n0", "n1", "n2"} {
+		pod := plainPod("storage", "disks-"+node)
+		pod.Labels, pod.Spec.NodeName = ds.Spec.Selector.MatchLabels, node
+		pod.OwnerReferences = []metav1.OwnerReference{
+			{APIVersion: "apps/v1", Kind: "DaemonSet", Name: ds.Name, UID: ds.UID, Controller: new(true)},
+		}
+		must(t, b.admin.Create(b.Ctx, pod))
+	}
+	guard := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "disks"}}
+	guard.Spec.Target.DaemonSet = "disks"
+	must(t, b.admin.Create(b.Ctx, guard))
+	guarded := func(ready int32) {
+		t.Helper()
+		b.Within(time.Minute, 100*time.Millisecond, fmt.Sprintf("%d companions are ready", ready), func() error {
+			if err := b.admin.Get(b.Ctx, client.ObjectKeyFromObject(guard), guard); err != nil || guard.Status.Nodes.Ready != ready {
+				return fmt.Errorf("the status is %+v, %w", guard.Status, err)
+			}
+			return nil
+		})
+	}
+	guarded(3)
+	b.mayUpgrade()
+
+	must(t, b.kubectl("drain n0 --ignore-daemonsets --timeout=60s"))
+	guarded(2)
+	b.has("one", 2, 1, 0)
+	b.mayUpgrade()
+	b.budget("freeze", func(spec *v1alpha1.NodeDisruptionBudgetSpec) { spec.Limits[0].MaxUnavailable = number(0) })
+	b.granting(0)
+	b.mayUpgrade()
+	b.refuses("n1 --ignore-daemonsets")
+	must(t, b.kubectl("uncordon n1"))
+	must(t, b.kubectl("uncordon n0"))
+	guarded(3)
+	b.mayUpgrade()
+	must(t, b.kubectl("delete ndb freeze"))
+	must(t, b.kubectl("drain n2 --ignore-daemonsets --timeout=60s"))
+}
+
+// mayUpgrade waits until each PodDisruptionBudget requires fewer pods than it expects.
+func (b *budgeted) mayUpgrade() {
+	b.T.Helper()
+	b.Within(time.Minute, 100*time.Millisecond, "all PodDisruptionBudgets require fewer pods than they expect", func() error {
+		var list policyv1.PodDisruptionBudgetList
+		if err := b.admin.List(b.Ctx, &list); err != nil {
+			return err
+		}
+		for i := range list.Items {
+			if p := &list.Items[i]; p.Status.ObservedGeneration != p.Generation || p.Spec.MinAvailable.IntVal >= p.Status.ExpectedPods {
+				return fmt.Errorf("%s/%s requires %s: %+v", p.Namespace, p.Name, p.Spec.MinAvailable, p.Status)
+			}
+		}
+		return nil
+	})
 }
 
 // drainBoth drains two nodes at once, and returns the one that was drained and the one that was refused.

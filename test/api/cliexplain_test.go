@@ -24,7 +24,7 @@ func TestExplainNodeReadsNodeGuards(t *testing.T) {
 	g.guard(nil)
 	g.ready(2)
 	g.cordon("explained-1", true)
-	g.evicted("explained-1")
+	g.goes("explained-1")
 	g.cordon("explained-2", true)
 	g.held("explained-2", v1alpha1.ReasonMaxUnavailableReached)
 

@@ -91,7 +91,7 @@ func (f *thief) others(o client.Object) client.Object {
 }
 
 func (f *thief) budget(owner string, selects map[string]string) *policyv1.PodDisruptionBudget {
-	budget := guard.NewBudget(f.guard, f.node.Name, guard.BudgetState{})
+	budget := guard.NewBudget(f.guard, guard.BudgetState{})
 	budget.OwnerReferences[0].Kind = owner
 	if selects != nil {
 		budget.Spec.Selector.MatchLabels = selects

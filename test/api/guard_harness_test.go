@@ -7,6 +7,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -28,6 +29,7 @@ import (
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/manager/controller"
 	"github.com/everynode/everynode/internal/manager/guardcontroller"
 	"github.com/everynode/everynode/internal/manager/loop"
@@ -94,15 +96,14 @@ func startNotifyingGuards(t *testing.T, faults interceptor.Funcs, to notify.Conf
 type guarded struct {
 	*world
 	ds *appsv1.DaemonSet
-	mu sync.Mutex
-	// strangers are the labels of pods of other owners that have the labels of companions.
-	strangers []labels.Set
+	// counts has a value while the disruption controller has something to count.
+	counts chan struct{}
 }
 
 // newGuarded has nodes with a ready pod of DaemonSet storage each. It plays the kubelets, and the disruption controller.
 func newGuarded(t *testing.T, nodes ...string) *guarded {
 	t.Helper()
-	g := &guarded{world: newWorld(t)}
+	g := &guarded{world: newWorld(t), counts: make(chan struct{}, 1)}
 	ctx, cancel := context.WithTimeout(context.Background(), 8*time.Minute) // for a thousand nodes
 	t.Cleanup(cancel)
 	g.Ctx = ctx
@@ -156,6 +157,7 @@ func (g *guarded) targetOf(ds *appsv1.DaemonSet, node string) {
 func (g *guarded) play() {
 	ctx, cancel := context.WithCancel(g.Ctx)
 	var group sync.WaitGroup
+	group.Go(func() { g.disrupt(ctx) })
 	for _, list := range []client.ObjectList{&corev1.PodList{}, &policyv1.PodDisruptionBudgetList{}} {
 		// The API server ends a watch if its client does not read the events in time.
 		queue := make(chan watch.Event, 20000)
@@ -192,27 +194,66 @@ func (g *guarded) changed(event watch.Event) {
 		if !gone {
 			g.kubelet(o)
 		}
-		if o.Labels[v1alpha1.GuardRoleLabel] == v1alpha1.GuardRoleCompanion && isForeign(o) {
+		if o.Labels[v1alpha1.GuardRoleLabel] != "" {
 			g.recount()
 		}
 	case *policyv1.PodDisruptionBudget:
-		if !gone {
-			g.disruption(o)
+		g.recount()
+	}
+}
+
+// recount has the disruption controller count soon.
+func (g *guarded) recount() {
+	select {
+	case g.counts <- struct{}{}:
+	default: // it will
+	}
+}
+
+// disrupt plays the disruption controller until ctx ends.
+func (g *guarded) disrupt(ctx context.Context) {
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-g.counts:
+			g.count()
 		}
 	}
 }
 
-// disruption simulates the disruption controller.
-func (g *guarded) disruption(b *policyv1.PodDisruptionBudget) {
-	healthy := 1 + g.foreign(b)
-	if b.Status.ObservedGeneration == b.Generation && b.Status.CurrentHealthy == healthy {
+// count brings the status of all budgets up to date.
+func (g *guarded) count() {
+	var pods corev1.PodList
+	var budgets policyv1.PodDisruptionBudgetList
+	if err := errors.Join(
+		admin.List(g.Ctx, &budgets, client.InNamespace(g.Namespace)),
+		admin.List(g.Ctx, &pods, client.InNamespace(g.Namespace)),
+	); err != nil {
+		g.recount()
 		return
 	}
-	b.Status = policyv1.PodDisruptionBudgetStatus{
-		ObservedGeneration: b.Generation, ExpectedPods: healthy, CurrentHealthy: healthy,
-		DesiredHealthy: b.Spec.MinAvailable.IntVal, DisruptionsAllowed: max(healthy-b.Spec.MinAvailable.IntVal, 0),
+	for i := range budgets.Items {
+		b := &budgets.Items[i]
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		must(g.T, err)
+		is := policyv1.PodDisruptionBudgetStatus{ObservedGeneration: b.Generation, DesiredHealthy: b.Spec.MinAvailable.IntVal}
+		for _, pod := range pods.Items {
+			if !selector.Matches(labels.Set(pod.Labels)) {
+				continue
+			}
+			if is.ExpectedPods++; pod.DeletionTimestamp.IsZero() && kube.PodReady(&pod) {
+				is.CurrentHealthy++
+			}
+		}
+		is.DisruptionsAllowed = max(0, is.CurrentHealthy-is.DesiredHealthy)
+		if was := b.Status; was.ObservedGeneration == is.ObservedGeneration && was.ExpectedPods == is.ExpectedPods &&
+			was.CurrentHealthy == is.CurrentHealthy {
+			continue
+		}
+		b.Status = is
+		_ = admin.Status().Update(g.Ctx, b) // a conflict is followed by another event
 	}
-	_ = admin.Status().Update(g.Ctx, b) // a conflict is followed by another event
 }
 
 func isForeign(pod *corev1.Pod) bool {
@@ -220,54 +261,12 @@ func isForeign(pod *corev1.Pod) bool {
 	return ref == nil || ref.Kind != "NodeGuard"
 }
 
-// foreign counts the pods of other owners that a budget selects.
-func (g *guarded) foreign(b *policyv1.PodDisruptionBudget) int32 {
-	g.mu.Lock()
-	defer g.mu.Unlock()
-	n := int32(0)
-	for _, pod := range g.strangers {
-		if selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector); err == nil && selector.Matches(pod) {
-			n++
-		}
-	}
-	return n
-}
-
-// recount looks at the pods of other owners again, and brings all budgets up to date.
-func (g *guarded) recount() {
-	var pods corev1.PodList
-	if err := admin.List(
-		g.Ctx,
-		&pods,
-		client.InNamespace(g.Namespace),
-		client.MatchingLabels{v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion},
-	); err != nil {
-		return
-	}
-	var strangers []labels.Set
-	for i := range pods.Items {
-		if isForeign(&pods.Items[i]) {
-			strangers = append(strangers, pods.Items[i].Labels)
-		}
-	}
-	g.mu.Lock()
-	g.strangers = strangers
-	g.mu.Unlock()
-	var budgets policyv1.PodDisruptionBudgetList
-	if err := admin.List(g.Ctx, &budgets, client.InNamespace(g.Namespace)); err != nil {
-		return
-	}
-	for i := range budgets.Items {
-		g.disruption(&budgets.Items[i])
-	}
-}
-
 func (g *guarded) kubelet(pod *corev1.Pod) {
 	if !pod.DeletionTimestamp.IsZero() {
 		_ = admin.Delete(g.Ctx, pod, client.GracePeriodSeconds(0), client.Preconditions{UID: &pod.UID}) // it may be gone
 		return
 	}
-	if pod.Status.Phase == corev1.PodPending {
+	if pod.Status.Phase == corev1.PodPending && pod.Spec.NodeName != "" {
 		pod.Status.Phase = corev1.PodRunning
 		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
 		_ = admin.Status().Update(g.Ctx, pod) // a conflict is followed by another event
@@ -343,9 +342,25 @@ func (g *guarded) evict(node string) error {
 		Create(g.Ctx, pod, &policyv1.Eviction{ObjectMeta: metav1.ObjectMeta{Namespace: pod.Namespace, Name: pod.Name}})
 }
 
-func (g *guarded) evicted(node string) {
+// goes waits until a drain of the node continues, because its companion was deleted.
+func (g *guarded) goes(node string) {
 	g.T.Helper()
-	g.Eventually("an eviction on "+node+" succeeds", func() error { return g.evict(node) })
+	g.Eventually("the companion on "+node+" is deleted", func() error { return g.drain(node) })
+}
+
+// drain returns why a drain of the node waits. The API server evicts the companion only if it terminates, because the node is released.
+func (g *guarded) drain(node string) error {
+	g.T.Helper()
+	pod := g.companion(node)
+	if pod == nil || !pod.DeletionTimestamp.IsZero() {
+		return nil
+	}
+	err := g.evict(node)
+	released := func(r v1alpha1.ReleasedNode) bool { return r.Node == node }
+	if err == nil && !slices.ContainsFunc(g.live().Status.Released, released) {
+		g.T.Errorf("the API server evicts the companion on %s, which is not released", node)
+	}
+	return client.IgnoreNotFound(err)
 }
 
 func (g *guarded) held(node, reason string) v1alpha1.WaitingNode {

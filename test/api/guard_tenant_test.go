@@ -91,7 +91,7 @@ func TestATenantDoesNotDecideForOthers(t *testing.T) {
 	})
 	must(t, admin.Patch(g.Ctx, &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "tenant-1"}},
 		mergePatch(fmt.Sprintf(`{"metadata":{"annotations":{%q:%q}}}`, v1alpha1.ApproveReleaseAnnotation, g.Namespace+"/storage"))))
-	g.evicted("tenant-1") // the NodeGuards of the tenant, without an approval, hold nothing
+	g.goes("tenant-1") // the NodeGuards of the tenant, without an approval, hold nothing
 	g.cordon("tenant-1", false)
 	g.ready(2)
 	for path, n := range used.watches() {

@@ -126,7 +126,7 @@ func (f *removable) putEverythingToUse() {
 		Spec:       v1alpha1.NodeGuardSpec{Target: v1alpha1.GuardTarget{DaemonSet: "storage"}},
 	}
 	f.create(g)
-	f.create(guard.NewBudget(g, "gated", guard.BudgetState{}))
+	f.create(guard.NewBudget(g, guard.BudgetState{}))
 	f.create(&v1alpha1.NodeDisruptionBudget{
 		ObjectMeta: metav1.ObjectMeta{Name: "everything"},
 		Spec:       v1alpha1.NodeDisruptionBudgetSpec{Limits: []v1alpha1.BudgetLimit{{MaxUnavailable: new(intstr.FromInt32(1))}}},

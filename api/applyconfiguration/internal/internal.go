@@ -1256,6 +1256,9 @@ var schemaYAML = typed.YAMLObject(`types:
 - name: com.github.everynode.everynode.api.v1alpha1.ReleasedNode
   map:
     fields:
+    - name: companionUID
+      type:
+        namedType: io.k8s.apimachinery.pkg.types.UID
     - name: message
       type:
         scalar: string

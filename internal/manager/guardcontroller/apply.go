@@ -39,6 +39,18 @@ type applied struct {
 // apply executes the actions of the plan in parallel. It collects errors, so that one failed write does not prevent
 // others.
 func (r *Reconciler) apply(ctx context.Context, seen *observation, actions []guard.Action) (applied, error) {
+	if len(actions) == 0 {
+		return applied{}, nil
+	}
+	ctx, cancel := context.WithTimeout(ctx, decisionTimeout-r.Now().Sub(seen.input.Now))
+	defer cancel()
+	if err := ctx.Err(); err != nil {
+		return applied{}, fmt.Errorf("the observation is too old: %w", err)
+	}
+	actions, uncounted, err := r.counted(ctx, seen, actions)
+	if err != nil {
+		return applied{}, err
+	}
 	errs := make([]error, len(actions))
 	var taken, other atomic.Bool
 	var group errgroup.Group
@@ -59,7 +71,31 @@ func (r *Reconciler) apply(ctx context.Context, seen *observation, actions []gua
 	}
 	_ = group.Wait() // the functions return no error
 	refused := r.judge(seen.guard, actions, errs)
-	return applied{taken.Load(), other.Load(), refused}, some(errs)
+	return applied{taken.Load(), other.Load() || uncounted, refused}, some(errs)
+}
+
+// counted removes the creations of companions from the actions if the budget or the NodeGuard has changed since it was observed: the budget
+// may count them no longer, or the node may be released.
+func (r *Reconciler) counted(ctx context.Context, seen *observation, actions []guard.Action) (rest []guard.Action, uncounted bool, err error) {
+	creates := func(a guard.Action) bool { _, is := a.(guard.CreateCompanion); return is }
+	if !slices.ContainsFunc(actions, creates) {
+		return actions, false, nil
+	}
+	b := seen.budgets[guard.BudgetName(seen.guard.Name)]
+	if b == nil {
+		return nil, false, fmt.Errorf("companions of NodeGuard %s would be created without a PodDisruptionBudget", seen.guard.Name)
+	}
+	for was, is := range map[client.Object]client.Object{seen.guard: &v1alpha1.NodeGuard{}, b: &policyv1.PodDisruptionBudget{}} {
+		err := r.Reader.Get(ctx, client.ObjectKeyFromObject(was), is)
+		if client.IgnoreNotFound(err) != nil {
+			return nil, false, fmt.Errorf("reading %s again, before companions are created: %w", was.GetName(), err)
+		}
+		uncounted = uncounted || err != nil || is.GetResourceVersion() != was.GetResourceVersion()
+	}
+	if !uncounted {
+		return actions, false, nil
+	}
+	return slices.DeleteFunc(slices.Clone(actions), creates), true, nil
 }
 
 // another reports whether the next name can be used for a pod whose name is not free.
@@ -69,6 +105,8 @@ func (r *Reconciler) another(ctx context.Context, g *v1alpha1.NodeGuard, action 
 		return r.findNameHolder(ctx, g, a.Name, a.Node)
 	case guard.CreateCheck:
 		return r.findNameHolder(ctx, g, a.Name, a.Node)
+	case guard.CreatePlaceholder:
+		return r.findNameHolder(ctx, g, a.Name, "")
 	default:
 		return false, nil
 	}
@@ -91,6 +129,10 @@ func (r *Reconciler) judge(g *v1alpha1.NodeGuard, actions []guard.Action, errs [
 		case guard.CreateBudget:
 			budgets = append(budgets, errs[i])
 			continue
+		case guard.CreatePlaceholder:
+			if is, _ := r.placeholders.Judge(g, errs[i:i+1], now); is {
+				refused = true
+			}
 		default:
 		}
 		if isRefusal(errs[i]) {
@@ -125,12 +167,16 @@ func (r *Reconciler) do(ctx context.Context, seen *observation, action guard.Act
 		return r.create(ctx, "pods", guard.Companion(seen.guard, &seen.template, a.Node, a.Name))
 	case guard.CreateCheck:
 		return r.create(ctx, "pods", guard.Check(seen.guard, a.Node, a.Name, a.RequestedAt, r.Options))
+	case guard.CreatePlaceholder:
+		return r.create(ctx, "pods", guard.Placeholder(seen.guard, a.Name, r.Options))
 	case guard.CreateBudget:
-		return r.create(ctx, "poddisruptionbudgets", guard.NewBudget(seen.guard, a.Node, a.BudgetState))
+		return r.create(ctx, "poddisruptionbudgets", guard.NewBudget(seen.guard, a.BudgetState))
 	case guard.SetBudget:
 		return r.setBudget(ctx, seen, a)
 	case guard.DeletePod:
-		return r.deletePod(ctx, namespace, a.Pod)
+		return r.deletePod(ctx, namespace, a)
+	case guard.EndRelease:
+		return r.endRelease(ctx, namespace, a)
 	case guard.DeleteBudget:
 		return r.deleteBudget(ctx, namespace, a.Budget)
 	case guard.RemoveApproval:
@@ -159,14 +205,34 @@ func (r *Reconciler) setBudget(ctx context.Context, seen *observation, a guard.S
 		return nil
 	}
 	changed := live.DeepCopy()
-	guard.WriteBudget(changed, seen.guard.Name, a.Budget.Node, a.BudgetState)
+	guard.WriteBudget(changed, seen.guard.Name, a.BudgetState)
 	err := r.Metrics.writes.Do("update", "poddisruptionbudgets", func() error { return r.Client.Update(ctx, changed) })
 	return client.IgnoreNotFound(err)
 }
 
-func (r *Reconciler) deletePod(ctx context.Context, namespace string, pod guard.Pod) error {
-	o := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: pod.Name}}
-	err := r.Metrics.writes.Do("delete", "pods", func() error { return r.Client.Delete(ctx, o, client.Preconditions{UID: &pod.UID}) })
+func (r *Reconciler) deletePod(ctx context.Context, namespace string, a guard.DeletePod) error {
+	o, is := &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: a.Pod.Name}}, client.Preconditions{UID: &a.Pod.UID}
+	if a.Unchanged {
+		is.ResourceVersion = &a.Pod.ResourceVersion
+	}
+	err := r.Metrics.writes.Do("delete", "pods", func() error { return r.Client.Delete(ctx, o, is) })
+	return client.IgnoreNotFound(err)
+}
+
+// endRelease notes on a companion that a release has ended. That changes its resource version, so that it is not deleted for that release.
+func (r *Reconciler) endRelease(ctx context.Context, namespace string, a guard.EndRelease) error {
+	return r.patch(ctx, "pods", &corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: a.Companion.Name}}, map[string]any{
+		"uid": a.Companion.UID, "annotations": map[string]any{v1alpha1.EndedReleaseAnnotation: a.Release},
+	})
+}
+
+// patch changes the metadata of an object.
+func (r *Reconciler) patch(ctx context.Context, resource string, o client.Object, metadata map[string]any) error {
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return fmt.Errorf("encoding a patch: %w", err)
+	}
+	err = r.Metrics.writes.Do("patch", resource, func() error { return r.Client.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch)) })
 	return client.IgnoreNotFound(err)
 }
 
@@ -185,11 +251,7 @@ func (r *Reconciler) consume(ctx context.Context, a guard.RemoveApproval) error 
 	if a.BreakGlass {
 		annotations[v1alpha1.BreakGlassAnnotation] = nil
 	}
-	patch, err := json.Marshal(map[string]any{"metadata": map[string]any{"resourceVersion": a.ResourceVersion, "annotations": annotations}})
-	if err != nil {
-		return fmt.Errorf("encoding a patch: %w", err)
-	}
-	node := &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.Node}}
-	err = r.Metrics.writes.Do("patch", "nodes", func() error { return r.Client.Patch(ctx, node, client.RawPatch(types.MergePatchType, patch)) })
-	return client.IgnoreNotFound(err)
+	return r.patch(ctx, "nodes", &corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: a.Node}}, map[string]any{
+		"resourceVersion": a.ResourceVersion, "annotations": annotations,
+	})
 }

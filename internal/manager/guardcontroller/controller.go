@@ -30,15 +30,15 @@ import (
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodeguards,verbs=get;list;watch
 // +kubebuilder:rbac:groups=everynode.dev,resources=nodeguards/status,verbs=update
 // +kubebuilder:rbac:groups="",resources=nodes,verbs=get;list;watch;patch
-// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete
+// +kubebuilder:rbac:groups="",resources=pods,verbs=get;list;watch;create;delete;patch
 // +kubebuilder:rbac:groups="",resources=namespaces,verbs=get;list;watch
 // +kubebuilder:rbac:groups=apps,resources=daemonsets,verbs=get;list;watch
-// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=list;watch;create;update;delete
+// +kubebuilder:rbac:groups=policy,resources=poddisruptionbudgets,verbs=get;list;watch;create;update;delete
 // +kubebuilder:rbac:groups=events.k8s.io,resources=events,verbs=create;patch
 
 const (
-	// decisionTimeout limits the time from a live read to the write that is based on it. After a longer sleep, a
-	// manager does not write. No other manager leads before the lease (30 s) expires.
+	// decisionTimeout limits the time from a live read to the write that is based on it, and from an observation to the last write of its pass.
+	// After a longer sleep, a manager does not write. No other manager leads before the lease (30 s) expires.
 	decisionTimeout = 10 * time.Second
 
 	// nameTaken is when to check a name that is not free yet.
@@ -99,6 +99,12 @@ var (
 			return ""
 		},
 		Field: "spec.release.check",
+	}
+	placeholderWords = loop.Words{
+		Kind:     "NodeGuard",
+		Made:     "its placeholder",
+		Template: func(client.Object) string { return "" }, // it violates no level
+		Field:    "the name",
 	}
 	budgetWords = loop.Words{Kind: "NodeGuard", Made: "the PodDisruptionBudget, without which nothing holds a node,", Field: "the name"}
 )
@@ -233,7 +239,7 @@ func (r *Reconciler) cleanUpDeleted(ctx context.Context, name client.ObjectKey) 
 	}
 	for i := range left.pods {
 		if pod := guard.ViewPod(&left.pods[i]); !pod.Terminating {
-			errs = append(errs, r.deletePod(ctx, name.Namespace, pod))
+			errs = append(errs, r.deletePod(ctx, name.Namespace, guard.DeletePod{Pod: pod}))
 		}
 	}
 	return errors.Join(errs...)

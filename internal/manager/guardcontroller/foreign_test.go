@@ -33,7 +33,8 @@ func TestANameIsTakenWhileAnotherOwnerHasIt(t *testing.T) {
 	r := newReconciler(t, interceptor.Funcs{}, g, foreign, own)
 	now := noon
 	r.Now = func() time.Time { return now }
-	seen := &observation{guard: g, template: template}
+	seen := observedBudget(t, r, g)
+	seen.template = template
 	did, err := r.apply(
 		t.Context(),
 		seen,
@@ -94,7 +95,7 @@ func TestOnlyNodeGuardsOfTheNodeAreConsulted(t *testing.T) {
 	}
 	forged := companionPod(c, "n1")
 	forged.Annotations[v1alpha1.SealAnnotation] = "forged"
-	for _, o := range []client.Object{guard.NewBudget(c, "n1", guard.BudgetState{}), forged} {
+	for _, o := range []client.Object{guard.NewBudget(c, guard.BudgetState{}), forged} {
 		if err := r.Client.Create(t.Context(), o); err != nil {
 			t.Fatal(err)
 		}
@@ -127,7 +128,7 @@ func TestRefusalsAreRememberedByNode(t *testing.T) {
 		}},
 		g,
 	)
-	seen := &observation{guard: g}
+	seen := observedBudget(t, r, g)
 	nodes := []kube.Node{{Name: "n1"}, {Name: "n2"}}
 	actions := []guard.Action{
 		guard.CreateCompanion{Node: "n1", Name: "a"}, guard.CreateCompanion{Node: "n2", Name: "b"},

@@ -13,18 +13,18 @@ import (
 // concurrent use.
 type memory struct {
 	targets *targets
-	// refusals are those of companions, and budgets those of PodDisruptionBudgets. refusedOn has the details per node.
-	refusals  *loop.Refusals
-	budgets   *loop.Refusals
-	refusedOn *refusedOn
-	taken     *taken
-	reports   *reports
+	// refusals are those of companions, budgets those of PodDisruptionBudgets, and placeholders those of placeholders. refusedOn has the
+	// details per node.
+	refusals, budgets, placeholders *loop.Refusals
+	refusedOn                       *refusedOn
+	taken                           *taken
+	reports                         *reports
 }
 
 // newMemory returns a memory without targets.
 func newMemory() memory {
 	return memory{
-		refusals: loop.NewRefusals(podWords), budgets: loop.NewRefusals(budgetWords),
+		refusals: loop.NewRefusals(podWords), budgets: loop.NewRefusals(budgetWords), placeholders: loop.NewRefusals(placeholderWords),
 		refusedOn: newRefusedOn(), taken: newTaken(), reports: newReports(),
 	}
 }
@@ -34,6 +34,7 @@ func (m *memory) forget(name client.ObjectKey) {
 	m.targets.forget(name)
 	m.refusals.Clear(name)
 	m.budgets.Clear(name)
+	m.placeholders.Clear(name)
 	m.refusedOn.forget(name)
 	m.taken.forget(name)
 	m.reports.forget(name)

@@ -25,7 +25,7 @@ func TestTheMemoryForgets(t *testing.T) {
 	m.targets = newTargets(nil, nil, &waker{})
 	m.targets.caches["ns"] = &targetCache{cancel: func() {}, guards: map[client.ObjectKey]labels.Selector{name: labels.Everything()}}
 	refused := loop.AsRefusal(apierrors.NewForbidden(corev1.Resource("pods"), "p", nil))
-	for _, refusals := range []*loop.Refusals{m.refusals, m.budgets} {
+	for _, refusals := range []*loop.Refusals{m.refusals, m.budgets, m.placeholders} {
 		_, _ = refusals.Judge(g, []error{refused}, noon)
 	}
 	m.refusedOn.companion(g, "n1", true, noon)

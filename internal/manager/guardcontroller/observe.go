@@ -194,6 +194,7 @@ func (r *Reconciler) observeCompletely(ctx context.Context, seen *observation, w
 	name := client.ObjectKeyFromObject(g)
 	in.Nodes, in.Seats, in.Obstacle = what.nodes, what.seats, r.refusals.Of(g)
 	in.RefusedAt, in.CheckObstacles = r.refusedOn.of(g, what.nodes)
+	in.PlaceholderObstacle = r.placeholders.Of(g)
 	in.TakenNames, in.NameKey = r.taken.takers(name), r.Key.Digest("pod names of a NodeGuard", string(g.UID))
 	if refused := r.budgets.Of(g); refused != nil {
 		in.BudgetRefused = refused.Message
@@ -283,8 +284,8 @@ func (r *Reconciler) made(ctx context.Context, name client.ObjectKey, from origi
 		switch pod := &pods.Items[i]; {
 		case r.isOurs(pod, name.Name):
 			m.pods = append(m.pods, *pod)
-		case pod.Labels[v1alpha1.GuardRoleLabel] == v1alpha1.GuardRoleCompanion:
-			m.strangers = append(m.strangers, guard.Stranger{Name: pod.Name, Node: pod.Spec.NodeName, GuardedID: pod.Labels[v1alpha1.GuardedNodeLabel]})
+		case pod.Labels[v1alpha1.GuardRoleLabel] == v1alpha1.GuardRoleCompanion, pod.Labels[v1alpha1.GuardRoleLabel] == v1alpha1.GuardRolePlaceholder:
+			m.strangers = append(m.strangers, guard.Stranger{Name: pod.Name, Node: pod.Spec.NodeName})
 		}
 	}
 	var budgets policyv1.PodDisruptionBudgetList
@@ -327,9 +328,12 @@ func (o *observation) add(m made) {
 	o.input.ForeignPods = m.strangers
 	for i := range m.pods {
 		view := guard.ViewPod(&m.pods[i])
-		if m.pods[i].Labels[v1alpha1.GuardRoleLabel] == v1alpha1.GuardRoleCheck {
+		switch m.pods[i].Labels[v1alpha1.GuardRoleLabel] {
+		case v1alpha1.GuardRoleCheck:
 			o.input.Checks = append(o.input.Checks, view)
-		} else {
+		case v1alpha1.GuardRolePlaceholder:
+			o.input.Placeholders = append(o.input.Placeholders, view)
+		default:
 			o.input.Companions = append(o.input.Companions, view)
 		}
 	}

@@ -67,7 +67,7 @@ func TestCreatedPodsAreSealed(t *testing.T) {
 	g.Spec.Release.Check = &v1alpha1.ReleaseCheck{Script: "true"}
 	r := newReconciler(t, interceptor.Funcs{}, g)
 	r.Key = key
-	seen := &observation{guard: g}
+	seen := observedBudget(t, r, g)
 	if _, err := r.apply(
 		t.Context(),
 		seen,

@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
+	policyv1 "k8s.io/api/policy/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -53,6 +54,25 @@ func newReconciler(t *testing.T, faults interceptor.Funcs, objects ...client.Obj
 		Client: c, Own: c, Reader: c, announcer: announcer{events.NewFakeRecorder(100), NewMetrics(prometheus.NewRegistry())},
 		Options: task.Options{RunnerImage: "runner:1"}, Now: func() time.Time { return noon }, memory: newMemory(),
 	}
+}
+
+// observedBudget returns an observation of a NodeGuard with its budget, which allows the creation of companions.
+func observedBudget(t *testing.T, r *Reconciler, g *v1alpha1.NodeGuard) *observation {
+	t.Helper()
+	name, b := guard.BudgetName(g.Name), guard.NewBudget(g, guard.BudgetState{})
+	r.Reader = interceptor.NewClient(r.Client.(client.WithWatch), interceptor.Funcs{
+		Get: func(ctx context.Context, c client.WithWatch, key client.ObjectKey, o client.Object, opts ...client.GetOption) error {
+			switch key.Name {
+			case g.Name:
+				o.SetResourceVersion(g.ResourceVersion)
+			case name:
+			default:
+				return c.Get(ctx, key, o, opts...)
+			}
+			return nil
+		},
+	})
+	return &observation{guard: g, input: guard.Input{Now: noon}, budgets: map[string]*policyv1.PodDisruptionBudget{name: b}}
 }
 
 func nodeGuard(name, daemonSet string) *v1alpha1.NodeGuard {
@@ -158,8 +178,8 @@ func TestARefusedBudgetIsReported(t *testing.T) {
 		interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return answer }},
 		g,
 	)
-	seen := &observation{guard: g}
-	budget := []guard.Action{guard.CreateBudget{Node: "n1"}}
+	seen := &observation{guard: g, input: guard.Input{Now: noon}}
+	budget := []guard.Action{guard.CreateBudget{}}
 	for name, tt := range map[string]struct {
 		answer error
 		says   string
@@ -199,7 +219,7 @@ func TestARefusedPodIsReported(t *testing.T) {
 		interceptor.Funcs{Create: func(context.Context, client.WithWatch, client.Object, ...client.CreateOption) error { return answer }},
 		g,
 	)
-	seen := &observation{guard: g}
+	seen := observedBudget(t, r, g)
 	companions := []guard.Action{guard.CreateCompanion{Node: "n1"}, guard.CreateCompanion{Node: "n2"}}
 	did, err := r.apply(t.Context(), seen, companions)
 	if err != nil || !did.refused {
@@ -217,6 +237,28 @@ func TestARefusedPodIsReported(t *testing.T) {
 	answer = nil
 	if did, err = r.apply(t.Context(), seen, companions); err != nil || did.refused || r.refusals.Of(g) != nil {
 		t.Errorf("it is created, and still counts as refused: %+v, %v", did, err)
+	}
+}
+
+// TestACompanionIsCreatedOnlyIfTheBudgetCountsIt : the cache may show an earlier state of the budget. Everything else is done.
+func TestACompanionIsCreatedOnlyIfTheBudgetCountsIt(t *testing.T) {
+	g := nodeGuard("disks", "disks")
+	r := newReconciler(t, interceptor.Funcs{}, g)
+	seen := observedBudget(t, r, g)
+	seen.budgets[guard.BudgetName(g.Name)].ResourceVersion = "earlier"
+	actions := []guard.Action{guard.CreateCompanion{Node: "n1", Name: "a"}, guard.CreateCheck{Node: "n1", Name: "b"}}
+	g.Spec.Release.Check = &v1alpha1.ReleaseCheck{Script: "true"}
+	did, err := r.apply(t.Context(), seen, actions)
+	if err != nil || !did.another {
+		t.Errorf("got %+v, %v", did, err)
+	}
+	var pods corev1.PodList
+	if err := r.Client.List(t.Context(), &pods); err != nil || len(pods.Items) != 1 || pods.Items[0].Name != "b" {
+		t.Errorf("the pods are %+v, %v", pods.Items, err)
+	}
+	seen.input.Now = noon.Add(-decisionTimeout)
+	if _, err := r.apply(t.Context(), seen, actions[1:]); !errors.Is(err, context.DeadlineExceeded) {
+		t.Errorf("after the timeout: %v", err)
 	}
 }
 

@@ -193,14 +193,16 @@ var podChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 }}
 
 func podChanged(before, after *corev1.Pod) bool {
-	return guard.ViewPod(before) != guard.ViewPod(after) || !maps.Equal(before.Labels, after.Labels)
+	was, is := guard.ViewPod(before), guard.ViewPod(after)
+	was.ResourceVersion = is.ResourceVersion
+	return was != is || !maps.Equal(before.Labels, after.Labels)
 }
 
-// specChanges passes changes of a budget's spec, and of whether an eviction that it has let through is under way, not of the counts of the
-// disruption controller.
+// specChanges passes changes of a budget's spec, and that the disruption controller has observed them, not its counts.
 var specChanges = predicate.Funcs{UpdateFunc: func(e event.UpdateEvent) bool {
 	before, after := e.ObjectOld.(*policyv1.PodDisruptionBudget), e.ObjectNew.(*policyv1.PodDisruptionBudget)
-	return before.Generation != after.Generation || (len(before.Status.DisruptedPods) > 0) != (len(after.Status.DisruptedPods) > 0) ||
+	observed := func(b *policyv1.PodDisruptionBudget) bool { return b.Status.ObservedGeneration >= b.Generation }
+	return before.Generation != after.Generation || observed(before) != observed(after) ||
 		!maps.Equal(e.ObjectOld.GetAnnotations(), e.ObjectNew.GetAnnotations()) || !maps.Equal(e.ObjectOld.GetLabels(), e.ObjectNew.GetLabels())
 }}
 

@@ -32,7 +32,7 @@ const (
 	// maxDigest fits the digest with which the imageID of a container ends.
 	maxDigest = len("sha256:") + 64
 	// maxMetadata limits labels, annotations, owners and finalizers together, in bytes. Of an object with more, only those of Everynode stay.
-	maxMetadata = 4 << 10
+	maxMetadata = 8 << 10
 	// maxPlacement limits what says on which nodes the pods of a DaemonSet run, and which pods a selector selects, in bytes of JSON.
 	maxPlacement = 16 << 10
 )

@@ -38,16 +38,13 @@ type Place struct {
 // Source: sigs.k8s.io/karpenter pkg/utils/disruption (EvictionCost).
 const deletionCostAnnotation, noDeletionCost = corev1.PodDeletionCost, "-134217728"
 
-// descriptionAnnotation says for people what an object is for: https://kubernetes.io/docs/reference/labels-annotations-taints/#description
-const descriptionAnnotation = "kubernetes.io/description"
-
 // Seat returns the pod that is the seat of a node. It is bound to its node without a scheduler, so it is never Pending for lack of
 // capacity. It tolerates all taints that would end it, and the lasting ones of its node. Its name contains a secret, so that no kubelet can create a pod with this name
 // before.
 func (p *Place) Seat(a CreateSeat) *corev1.Pod {
 	pod := p.pod("seat-"+p.Key.Digest("seat name", string(a.NodeUID)), a.Group)
 	pod.Annotations[v1alpha1.SeatNodeAnnotation] = string(a.NodeUID)
-	pod.Annotations[descriptionAnnotation] = "holds its node for NodeDisruptionBudgets: kubectl get nodedisruptionbudgets"
+	pod.Annotations[kube.DescriptionAnnotation] = "holds its node for NodeDisruptionBudgets: kubectl get nodedisruptionbudgets"
 	if a.Returned {
 		pod.Annotations[v1alpha1.SeatReturnedAnnotation] = "true"
 	}
@@ -135,7 +132,7 @@ func WriteFloor(b *policyv1.PodDisruptionBudget, state FloorState) {
 	if b.Annotations == nil {
 		b.Annotations = map[string]string{}
 	}
-	b.Annotations[descriptionAnnotation] = description(state.Owners)
+	b.Annotations[kube.DescriptionAnnotation] = description(state.Owners)
 	for _, o := range state.Owners {
 		b.OwnerReferences = append(b.OwnerReferences, metav1.OwnerReference{
 			APIVersion: v1alpha1.GroupVersion.String(), Kind: "NodeDisruptionBudget", Name: o.Name, UID: o.UID,

@@ -11,6 +11,7 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 )
 
 // PlaceholderGroup is the group of placeholders. The PodDisruptionBudget of each group selects them as well.
@@ -88,7 +89,7 @@ func (p *planner) wantedPlaceholders() int {
 // Placeholder returns a placeholder. Its name contains a secret, like that of a seat.
 func (p *Place) Placeholder(number int) *corev1.Pod {
 	pod := p.pod(p.placeholderName(number), PlaceholderGroup)
-	pod.Annotations[descriptionAnnotation] = "is never scheduled, so that the PodDisruptionBudgets of seats expect more pods than they require"
+	pod.Annotations[kube.DescriptionAnnotation] = "is never scheduled, so that the PodDisruptionBudgets of seats expect more pods than they require"
 	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: v1alpha1.PlaceholderGate}}
 	p.Key.SealSeat(pod)
 	return pod

@@ -17,7 +17,8 @@ import (
 func BenchmarkNext(b *testing.B) {
 	for _, nodes := range []int{1000, 15000} {
 		in := scene()
-		in.Nodes, in.Target.Pods, in.Companions, in.Budgets = nil, nil, nil, nil
+		in.Nodes, in.Target.Pods, in.Companions = nil, nil, nil
+		in.Budgets[0].MinAvailable = int32(nodes)
 		for i := range nodes {
 			name := fmt.Sprint("n", i)
 			in.Nodes = append(in.Nodes, kube.Node{Name: name, UID: types.UID(name), Ready: true})
@@ -34,7 +35,6 @@ func BenchmarkNext(b *testing.B) {
 					Ready:    true,
 				},
 			)
-			in.Budgets = append(in.Budgets, Budget{Name: name, Node: name, Owner: "guard"})
 		}
 		in.Nodes[nodes/2].Unschedulable = true
 		b.Run(fmt.Sprint("nodes=", nodes), func(b *testing.B) {

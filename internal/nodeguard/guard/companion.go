@@ -25,6 +25,7 @@ func (p *planner) reconcileCompanions() {
 	var absent, outdated []*nodePlan
 	for _, n := range p.nodes {
 		p.deleteSurplus(n)
+		p.deleteReleased(n)
 		if n.releasing || n.active() {
 			continue
 		}
@@ -36,18 +37,37 @@ func (p *planner) reconcileCompanions() {
 		case c.ended() && !c.Terminating:
 			p.recreateEnded(c)
 		}
+		if !isAlive(n.companion) {
+			p.coming = append(p.coming, n)
+		}
 		if n.Ready && !isReady(n.companion) { // on a node that is not Ready, the companion cannot be ready
 			missing++
 		}
 	}
+	p.coming = slices.DeleteFunc(p.coming, func(n *nodePlan) bool { return !p.canRunCompanion(n) })
 	p.createCompanions(absent)
 	p.replace(outdated, missing)
+}
+
+// deleteReleased deletes the companion of a node whose release is stored, so that a drain can continue. If the release ends before, the
+// companion stays, and notes that.
+func (p *planner) deleteReleased(n *nodePlan) {
+	switch c := n.companion; {
+	case c == nil || c.Terminating || n.entry == nil || n.releasing || !c.isReleasedBy(n.entry):
+	case n.active():
+		p.plan.do(DeletePod{*c, v1alpha1.ReasonNodeReleased, true})
+	default:
+		p.plan.do(EndRelease{*c, releaseID(*n.entry)})
+	}
 }
 
 // createCompanions creates the missing companions. After the API server has rejected one, it creates one at a time, as a
 // test: for the node that was rejected the longest time ago, or never. So a rejection for one node does not prevent
 // companions on other nodes.
 func (p *planner) createCompanions(absent []*nodePlan) {
+	if !p.covers() {
+		return // the budget requires them first
+	}
 	absent = slices.DeleteFunc(absent, func(n *nodePlan) bool { return !p.canRunCompanion(n) })
 	slices.SortStableFunc(absent, func(a, b *nodePlan) int { return p.in.RefusedAt[a.Name].Compare(p.in.RefusedAt[b.Name]) })
 	if o := p.in.Obstacle; o != nil {
@@ -87,7 +107,7 @@ func (p *planner) deleteSurplus(n *nodePlan) {
 		case !p.in.Live:
 			p.plan.Confirm = true
 		case !n.companion.Terminating:
-			p.plan.do(DeletePod{*pod, v1alpha1.ReasonNameTaken})
+			p.plan.do(DeletePod{*pod, v1alpha1.ReasonNameTaken, false})
 		}
 	}
 }
@@ -98,7 +118,21 @@ func (p *planner) recreateEnded(c *Pod) {
 		p.plan.wake(again)
 		return
 	}
-	p.plan.do(DeletePod{*c, v1alpha1.ReasonCompanionsNotReady})
+	p.plan.do(DeletePod{*c, v1alpha1.ReasonCompanionsNotReady, false})
+}
+
+// reconcilePlaceholder creates the placeholder.
+func (p *planner) reconcilePlaceholder() {
+	if len(p.nodes) == 0 || slices.ContainsFunc(p.in.Placeholders, func(pod Pod) bool { return p.isOwn(pod.Owner) }) {
+		return
+	}
+	if o := p.in.PlaceholderObstacle; o != nil && p.in.Now.Before(o.Until) {
+		p.plan.wake(o.Until)
+		return
+	}
+	if name := p.freeName(v1alpha1.GuardRolePlaceholder, ""); name != "" {
+		p.plan.do(CreatePlaceholder{name})
+	}
 }
 
 // canRunCompanion reports whether a companion can run on a node: elsewhere it would remain Pending or be evicted. It

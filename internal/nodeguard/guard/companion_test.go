@@ -57,23 +57,23 @@ func TestCompanions(t *testing.T) {
 			[]string{"make n1"},
 		},
 		"on a released node": {
-			scene(without(0), cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Open = true }),
+			scene(without(0), cordoned(0), going(0, false)),
 			nil,
 		},
 		"on a returning node": {
-			scene(without(0), going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }),
+			scene(without(0), going(0, true), releaseEnds),
 			[]string{"make n1"},
 		},
 		"on a node that the namespace is not limited to": {
-			scene(without(0), limitedTo("n2", "n3")), []string{"delete budget c-n1"},
+			scene(without(0), limitedTo("n2", "n3")), nil,
 		},
 		"on a returning node that the namespace is not limited to any more": {
-			scene(without(0), going(0, false), limitedTo("n2", "n3"), func(in *Input) { in.Budgets[0].Open = true }),
-			[]string{"delete budget c-n1"},
+			scene(without(0), going(0, false), limitedTo("n2", "n3")),
+			nil,
 		},
 		"one on a node that the namespace is not limited to any more": {
 			scene(limitedTo("n2", "n3")),
-			[]string{"delete budget c-n1", "delete c-n1"},
+			[]string{"delete c-n1"},
 		},
 		"on a node that is not Ready": {
 			scene(without(0), func(in *Input) { in.Nodes[0].Ready = false }),
@@ -159,11 +159,11 @@ func TestCompanions(t *testing.T) {
 			[]string{"delete c-n1"},
 		},
 		"where the target is not ready": {scene(func(in *Input) {
-			in.Target.Pods[0].Ready, in.Target.Template, in.Companions, in.Budgets = false, nil, in.Companions[1:], in.Budgets[1:]
+			in.Target.Pods[0].Ready, in.Target.Template, in.Companions = false, nil, in.Companions[1:]
 		}), []string{"make n1"}},
 		"on a node without the target": {
 			scene(func(in *Input) { in.Target.Pods = in.Target.Pods[1:]; in.Target.Template = nil }),
-			[]string{"delete budget c-n1", "delete c-n1"},
+			[]string{"delete c-n1"},
 		},
 		"the target is missing": {scene(func(in *Input) { in.Target = Target{Name: "DaemonSet disks", Missing: true} }), nil},
 	}
@@ -176,8 +176,8 @@ func TestCompanions(t *testing.T) {
 					got = append(got, "make "+a.Node)
 				case DeletePod:
 					got = append(got, "delete "+a.Pod.Name)
-				case DeleteBudget:
-					got = append(got, "delete budget "+a.Budget.Name)
+				case EndRelease:
+					got = append(got, "end the release of "+a.Companion.Name)
 				}
 			}
 			if strings.Join(got, ", ") != strings.Join(tt.want, ", ") {

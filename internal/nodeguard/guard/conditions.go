@@ -100,7 +100,7 @@ func (s *summary) budgetsOverlap() *condition {
 }
 
 func (s *summary) budgetsRejected() *condition {
-	if s.in.BudgetRefused == "" || !s.withoutBudget {
+	if s.in.BudgetRefused == "" || s.budget != nil {
 		return nil
 	}
 	return stalled(v1alpha1.ReasonBudgetForbidden, s.in.BudgetRefused)
@@ -160,7 +160,7 @@ func (s *summary) foreignCompanions() *condition {
 	}
 	slices.Sort(found)
 	return stalled(v1alpha1.ReasonForeignCompanion, fmt.Sprintf(
-		"pods that Everynode did not create have the labels of companions: %s. The budgets of the nodes that they name stay locked, so they release nothing. %s",
+		"pods that Everynode did not create have the labels of companions: %s. The PodDisruptionBudget stays locked meanwhile, so they release nothing. %s",
 		listed(found), s.remedy(s.in.ForeignPods[0].Name)))
 }
 
@@ -186,6 +186,9 @@ func (s *summary) remedy(pod string) string {
 }
 
 func (s *summary) companionsNotReady() *condition {
+	if s.budget == nil {
+		return &condition{v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "the PodDisruptionBudget of the companions does not exist yet"}
+	}
 	if len(s.lacking) == 0 {
 		return nil
 	}
@@ -208,7 +211,15 @@ func (s *summary) companionsReady() *condition {
 	if s.counts.Ready < s.counts.Total {
 		message = fmt.Sprintf("%d of %d guarded nodes have a ready companion; the others are released, not Ready, or have a taint that excludes it", s.counts.Ready, s.counts.Total)
 	}
-	return &condition{v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, message + s.peersMessage()}
+	return &condition{v1alpha1.ConditionReady, v1alpha1.ReasonCompanionsReady, message + s.placeholderMessage() + s.peersMessage()}
+}
+
+// placeholderMessage says what it means that the placeholder is rejected.
+func (s *summary) placeholderMessage() string {
+	if o := s.in.PlaceholderObstacle; o != nil && len(s.in.Placeholders) == 0 {
+		return "; upgrades of AKS are refused, because the placeholder cannot be created: " + o.Message
+	}
+	return ""
 }
 
 // peersMessage names the other NodeGuards of the same target.

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/hold"
@@ -29,19 +30,35 @@ func did(p Plan) []string {
 		switch a := action.(type) {
 		case CreateCompanion:
 			words = append(words, "create a companion on "+a.Node)
+		case CreatePlaceholder:
+			words = append(words, "create the placeholder")
 		case CreateBudget:
-			words = append(words, "create the budget of "+a.Node)
+			words = append(words, "create the budget")
 		case SetBudget:
-			words = append(words, "change the budget of "+a.Budget.Node)
+			words = append(words, setBudget(&a))
 		case CreateCheck:
 			words = append(words, "check "+a.Node)
 		case DeletePod:
-			words = append(words, "delete "+a.Pod.Name)
+			words = append(words, "delete "+a.Pod.Name+map[bool]string{true: " for its release"}[a.Unchanged])
+		case EndRelease:
+			words = append(words, "end the release of "+a.Companion.Name)
+		case DeleteBudget:
+			words = append(words, "delete the budget "+a.Budget.Name)
 		case RemoveApproval:
 			words = append(words, fmt.Sprintf("remove approvals from %s, except %q, break glass %t", a.Node, a.Approved, a.BreakGlass))
 		}
 	}
 	return words
+}
+
+func setBudget(a *SetBudget) string {
+	switch a.MinAvailable {
+	case a.Budget.MinAvailable:
+		return "change the budget"
+	case Locked:
+		return "lock the budget"
+	}
+	return fmt.Sprintf("change the budget to %d", a.MinAvailable)
 }
 
 func live(is bool) func(*Input) { return func(in *Input) { in.Live = is } }
@@ -53,28 +70,37 @@ func TestActionsOfAPass(t *testing.T) {
 	}
 	noneElse := func(in *Input) { in.Nodes[2].Ready = false }
 	terminating := func(in *Input) { in.Checks[0].Terminating = true }
-	opened := func(in *Input) { in.Budgets[0].Open, in.Budgets[0].RequestedAt = true, t0.Add(-time.Hour) }
+	noPlaceholder := func(in *Input) { in.Placeholders = nil }
 	for name, tt := range map[string]struct {
 		in   Input
 		want []string
 	}{
-		"a release that is written now needs no write of the request":         {scene(newRequest), nil},
-		"a release that is not written yet needs one":                         {scene(newRequest, live(false)), []string{"change the budget of n1"}},
-		"a changed budget is restored before the release":                     {scene(newRequest, func(in *Input) { in.Budgets[0].Drifted = true }), []string{"change the budget of n1"}},
-		"a budget remembers the release that has ended":                       {scene(func(in *Input) { in.Budgets[1].Ended = "uid-n2/2026-03-01T11:00:00Z" }), nil},
-		"a stale view does not change the budget of a released node":          {scene(going(0, false), opened, live(false)), nil},
-		"a budget is locked while a companion of an earlier NodeGuard exists": {scene(func(in *Input) { in.Companions[0].Owner = "earlier" }), []string{"change the budget of n1", "delete c-n1"}},
-		"a budget of an earlier NodeGuard is not changed":                     {scene(func(in *Input) { in.Budgets[0].Owner = "earlier" }), []string{"create the budget of n1"}},
-		"a missing budget is not created in a namespace that is not allowed":  {scene(func(in *Input) { in.NotAllowed, in.Budgets = hold.NamespaceNotAllowed("storage"), in.Budgets[1:] }), nil},
-		"a budget is changed in a namespace that was allowed":                 {scene(newRequest, live(false), func(in *Input) { in.NotAllowed = hold.NamespaceNotAllowed("storage") }), []string{"change the budget of n1"}},
+		"a release that is written now needs no write of the request":                {scene(newRequest), nil},
+		"a release that is not written yet needs one":                                {scene(newRequest, live(false)), []string{"lock the budget"}},
+		"a companion is deleted for a stored release":                                {scene(going(0, false), cordoned(0)), []string{"delete c-n1 for its release"}},
+		"it is not deleted twice":                                                    {scene(going(0, false), cordoned(0), func(in *Input) { in.Companions[0].Terminating, in.Budgets[0].Healthy = true, 2 }), []string{"change the budget to 2"}},
+		"another companion is not deleted for it":                                    {scene(going(0, false), cordoned(0), live(false), func(in *Input) { in.Companions[0].UID = "new" }), nil},
+		"a stale view shows a release that has ended":                                {scene(going(0, false), cordoned(0), live(false), releaseEnds), nil},
+		"a release ends before the companion is deleted":                             {scene(going(0, true)), []string{"end the release of c-n1"}},
+		"the end of a release is noted once":                                         {scene(going(0, true), releaseEnds, live(false)), nil},
+		"the release of a node that is no longer guarded ends":                       {scene(going(0, false), func(in *Input) { in.Nodes[0].UID = "another" }), []string{"end the release of c-n1"}},
+		"a companion of an earlier NodeGuard is deleted, and the budget requires it": {scene(func(in *Input) { in.Companions[0].Owner = "earlier" }), []string{"delete c-n1"}},
+		"a budget of an earlier NodeGuard is deleted":                                {scene(func(in *Input) { in.Budgets[0].Owner = "earlier" }), []string{"create the budget", "delete the budget disks-guard"}},
+		"a missing budget is not created in a namespace that is not allowed":         {scene(func(in *Input) { in.NotAllowed, in.Budgets = hold.NamespaceNotAllowed("storage"), nil }), nil},
+		"a budget is changed in a namespace that was allowed":                        {scene(newRequest, live(false), func(in *Input) { in.NotAllowed = hold.NamespaceNotAllowed("storage") }), []string{"lock the budget"}},
+		"a missing placeholder is created":                                           {scene(noPlaceholder), []string{"create the placeholder"}},
+		"a placeholder of an earlier NodeGuard is replaced":                          {scene(func(in *Input) { in.Placeholders[0].Owner = "earlier" }), []string{"create the placeholder", "delete placeholder"}},
+		"no placeholder is created in a namespace that is not allowed":               {scene(noPlaceholder, func(in *Input) { in.NotAllowed = hold.NamespaceNotAllowed("storage") }), nil},
+		"no placeholder is created for a while after it was rejected":                {scene(noPlaceholder, func(in *Input) { in.PlaceholderObstacle = &hold.Why{Until: t0.Add(1)} }), nil},
+		"a placeholder is created some time after it was rejected":                   {scene(noPlaceholder, func(in *Input) { in.PlaceholderObstacle = &hold.Why{Until: t0} }), []string{"create the placeholder"}},
 
-		"the approval of a returning node is removed":           {scene(approval, going(0, true), func(in *Input) { in.Companions[0].Ready = false }), []string{`remove approvals from n1, except "", break glass true`, "change the budget of n1"}},
-		"an approval is removed according to a stale view, too": {scene(approval, live(false), going(0, true), func(in *Input) { in.Nodes[0].BreakGlass = "" }), []string{`remove approvals from n1, except "", break glass false`, "change the budget of n1"}},
-		"an approval for the next request stays":                {scene(approval, cordoned(0), going(0, true), noneElse, func(in *Input) { in.Companions[0].Ready, in.Nodes[0].BreakGlass = false, "" }), []string{"change the budget of n1"}},
+		"the approval of a returning node is removed":           {scene(approval, going(0, true), func(in *Input) { in.Companions[0].Ready = false }), []string{`remove approvals from n1, except "", break glass true`, "end the release of c-n1"}},
+		"an approval is removed according to a stale view, too": {scene(approval, live(false), going(0, true), func(in *Input) { in.Nodes[0].BreakGlass = "" }), []string{`remove approvals from n1, except "", break glass false`, "end the release of c-n1"}},
+		"an approval for the next request stays":                {scene(approval, cordoned(0), going(0, true), noneElse, func(in *Input) { in.Companions[0].Ready, in.Nodes[0].BreakGlass = false, "" }), []string{"end the release of c-n1"}},
 
-		"a check waits until its request is stored":            {scene(newRequest, checked("", 0), live(false)), []string{"change the budget of n1"}},
+		"a check waits until its request is stored":            {scene(newRequest, checked("", 0), live(false)), []string{"lock the budget"}},
 		"a check starts for a stored request":                  {scene(cordoned(0), checked("", 0)), []string{"check n1"}},
-		"no check starts without a budget":                     {scene(cordoned(0), checked("", 0), func(in *Input) { in.Budgets = in.Budgets[1:] }), []string{"create the budget of n1"}},
+		"no check starts without a budget":                     {scene(cordoned(0), checked("", 0), func(in *Input) { in.Budgets = nil }), []string{"create the budget"}},
 		"no check starts in a namespace that is not allowed":   {scene(cordoned(0), checked("", 0), func(in *Input) { in.NotAllowed = hold.NamespaceNotAllowed("storage") }), nil},
 		"a check of an earlier NodeGuard is replaced":          {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second), func(in *Input) { in.Checks[0].Owner = "earlier" }), []string{"check n1", "delete check-n1"}},
 		"a check on a node that is gone is deleted":            {scene(checked(corev1.PodRunning, 0), func(in *Input) { in.Checks[0].Node = "gone" }), []string{"delete check-n1"}},
@@ -85,7 +111,7 @@ func TestActionsOfAPass(t *testing.T) {
 		"a check that succeeded stays while the node waits":    {scene(cordoned(0), checked(corev1.PodSucceeded, time.Second), noneElse), nil},
 		"a check that failed recently stays":                   {scene(cordoned(0), checked(corev1.PodFailed, time.Second)), nil},
 		"a check that failed long ago makes room for the next": {scene(cordoned(0), checked(corev1.PodFailed, time.Minute)), []string{"delete check-n1"}},
-		"a check of a released node is no longer needed":       {scene(cordoned(0), going(0, false), opened, checked(corev1.PodSucceeded, time.Second), func(in *Input) { in.Companions = in.Companions[1:] }), []string{"change the budget of n1", "delete check-n1"}},
+		"a check of a released node is no longer needed":       {scene(cordoned(0), going(0, false), checked(corev1.PodSucceeded, time.Second), func(in *Input) { in.Companions = in.Companions[1:] }), []string{"delete check-n1"}},
 		"a released node gets no companion":                    {scene(cordoned(0), func(in *Input) { in.Companions = in.Companions[1:] }), nil},
 		"a held node gets its companion":                       {scene(cordoned(0), noneElse, func(in *Input) { in.Companions = in.Companions[1:] }), []string{"create a companion on n1"}},
 		"no companion is created on a terminating node":        {scene(cordoned(0), noneElse, func(in *Input) { in.Companions, in.Nodes[0].Deleting = in.Companions[1:], true }), nil},
@@ -103,8 +129,8 @@ func TestActionsOfAPass(t *testing.T) {
 		"not while the node requests its release":              {scene(outdated, cordoned(0), noneElse), nil},
 		"not in a namespace that is not allowed":               {scene(outdated, func(in *Input) { in.NotAllowed = hold.NamespaceNotAllowed("storage") }), nil},
 		"not while the companion of another node is not ready": {scene(outdated, func(in *Input) { in.Companions[1].Ready = false }), nil},
-		"pods are deleted with the NodeGuard":                  {scene(isDeleted, func(in *Input) { in.Companions = in.Companions[:1] }), []string{"delete c-n1"}},
-		"terminating pods are not deleted again with it":       {scene(isDeleted, func(in *Input) { in.Companions = in.Companions[:1]; in.Companions[0].Terminating = true }), nil},
+		"pods are deleted with the NodeGuard":                  {scene(isDeleted, func(in *Input) { in.Companions = in.Companions[:1] }), []string{"delete the budget disks-guard", "delete c-n1", "delete placeholder"}},
+		"terminating pods are not deleted again with it":       {scene(isDeleted, func(in *Input) { in.Companions = in.Companions[:1]; in.Companions[0].Terminating = true }), []string{"delete the budget disks-guard", "delete placeholder"}},
 		"pods of a node without a target are deleted":          {scene(withoutTarget), []string{"delete c-n1"}},
 		"terminating pods of a node without a target are left": {scene(withoutTarget, func(in *Input) { in.Companions[0].Terminating = true }), nil},
 	} {
@@ -128,34 +154,7 @@ func isDeleted(in *Input) { in.Guard.DeletionTimestamp = &metav1.Time{Time: t0} 
 
 func withoutTarget(in *Input) {
 	in.Target.Pods, in.Companions[0].Node = in.Target.Pods[1:], "gone"
-	in.Nodes, in.Budgets = in.Nodes[1:], in.Budgets[1:]
-}
-
-func TestWantedBudget(t *testing.T) {
-	asked, before := t0.Add(-time.Minute), t0.Add(-time.Hour)
-	entry := &v1alpha1.ReleasedNode{Node: "n", UID: "uid", Since: metav1.NewTime(t0)}
-	budget := &Budget{BudgetState: BudgetState{RequestedAt: before, Ended: "uid/2026-02-01T00:00:00Z"}}
-	for name, tt := range map[string]struct {
-		node nodePlan
-		want BudgetState
-	}{
-		"no request":                          {nodePlan{observedNode: observedNode{budget: budget}}, BudgetState{Ended: budget.Ended}},
-		"a request":                           {nodePlan{observedNode: observedNode{budget: budget, requestedBy: "cordoned", requestedAt: asked}}, BudgetState{Locked: true, RequestedAt: asked, Ended: budget.Ended}},
-		"a request, without a budget":         {nodePlan{observedNode: observedNode{requestedBy: "cordoned", requestedAt: asked}}, BudgetState{Locked: true, RequestedAt: asked}},
-		"released":                            {nodePlan{observedNode: observedNode{budget: budget, requestedBy: "cordoned", requestedAt: asked}, entry: entry, stage: released}, BudgetState{Open: true, RequestedAt: asked}},
-		"released, and the request has ended": {nodePlan{observedNode: observedNode{budget: budget}, entry: entry, stage: released}, BudgetState{Open: true, RequestedAt: before}},
-		"returning":                           {nodePlan{observedNode: observedNode{budget: budget}, entry: entry, stage: returning}, BudgetState{Ended: "uid/2026-03-01T12:00:00Z"}},
-		"returning, and released again":       {nodePlan{observedNode: observedNode{budget: budget, requestedBy: "cordoned", requestedAt: asked}, entry: entry, stage: returning, releasing: true}, BudgetState{Locked: true, RequestedAt: asked, Ended: budget.Ended}},
-		"released without a budget, and the request has ended": {nodePlan{entry: entry, stage: released}, BudgetState{Open: true}},
-		"other pods have its labels":                           {nodePlan{observedNode: observedNode{budget: budget, crowded: true}}, BudgetState{Locked: true, Ended: budget.Ended}},
-		"released, and other pods have its labels":             {nodePlan{observedNode: observedNode{budget: budget, crowded: true}, entry: entry, stage: released}, BudgetState{Open: true, RequestedAt: before}},
-	} {
-		t.Run(name, func(t *testing.T) {
-			if diff := cmp.Diff(tt.want, wantedBudget(&tt.node)); diff != "" {
-				t.Errorf("budget (-want +got):\n%s", diff)
-			}
-		})
-	}
+	in.Nodes = in.Nodes[1:]
 }
 
 // A check takes at most 60 s and ends 60 s after that at the latest; it runs again after 20 s, and its success counts for 30 s.
@@ -325,7 +324,7 @@ func TestGuardedWithoutTarget(t *testing.T) {
 		want bool
 	}{
 		"with a companion": {nodePlan{observedNode: observedNode{companion: &Pod{}}}, true},
-		"with a budget":    {nodePlan{observedNode: observedNode{budget: &Budget{}}}, true},
+		"with a request":   {nodePlan{observedNode: observedNode{storedAt: t0}}, true},
 		"returning":        {nodePlan{stage: returning}, true},
 		"released":         {nodePlan{stage: released}, true},
 		"another node":     {nodePlan{}, false},
@@ -356,34 +355,24 @@ func TestTargetSelects(t *testing.T) {
 	}
 }
 
-// An entry in status.released can only be removed when no budget can be open for it.
-func TestUnopenableReleases(t *testing.T) {
-	entry := v1alpha1.ReleasedNode{Node: "n", UID: "uid", Since: metav1.NewTime(t0)}
+// An entry in status.released can only be removed when no companion can be deleted for it any more.
+func TestUndoneReleases(t *testing.T) {
+	entry := v1alpha1.ReleasedNode{Node: "n", UID: "uid", Since: metav1.NewTime(t0), CompanionUID: "c"}
 	for name, tt := range map[string]struct {
-		budget Budget
-		want   bool
+		companion Pod
+		want      bool
 	}{
-		"the budget is closed after it":          {Budget{BudgetState: BudgetState{Ended: releaseID(entry)}}, true},
-		"it is open":                             {Budget{BudgetState: BudgetState{Open: true, Ended: releaseID(entry)}}, false},
-		"the API server deletes a pod next":      {Budget{BudgetState: BudgetState{Ended: releaseID(entry)}, Evicting: true}, false},
-		"it was closed after an earlier release": {Budget{BudgetState: BudgetState{Ended: "uid/2026-03-01T11:59:59Z"}}, false},
-		"it was closed after a later release":    {Budget{BudgetState: BudgetState{Ended: "uid/2026-03-01T12:00:01Z"}}, true},
-		"it was closed for another Node":         {Budget{BudgetState: BudgetState{Ended: "other/2026-03-01T12:00:00Z"}}, false},
-		"it does not say when":                   {Budget{BudgetState: BudgetState{Ended: "uid/"}}, false},
-		"it is of another node":                  {Budget{Node: "m"}, true},
-		"it is of an earlier NodeGuard":          {Budget{Owner: "earlier"}, true},
+		"its end is noted":                   {Pod{UID: "c", EndedRelease: releaseID(entry)}, true},
+		"its end is not noted":               {Pod{UID: "c"}, false},
+		"its companion terminates":           {Pod{UID: "c", Terminating: true}, false},
+		"the end of an earlier one is noted": {Pod{UID: "c", EndedRelease: "uid/2026-03-01T11:59:59Z"}, false},
+		"the end of a later one is noted":    {Pod{UID: "c", EndedRelease: "uid/2026-03-01T12:00:01Z"}, true},
+		"the end of one of another Node":     {Pod{UID: "c", EndedRelease: "other/2026-03-01T12:00:00Z"}, false},
+		"it does not say when":               {Pod{UID: "c", EndedRelease: "uid/"}, false},
+		"its companion is another one":       {Pod{UID: "d"}, true},
 	} {
-		in := scene(func(in *Input) {
-			b := tt.budget
-			if b.Node == "" {
-				b.Node = "n"
-			}
-			if b.Owner == "" {
-				b.Owner = in.Guard.UID
-			}
-			in.Budgets = []Budget{b}
-		})
-		if got := observe(&in).isUnopenable(&entry); got != tt.want {
+		in := scene(func(in *Input) { in.Companions = []Pod{tt.companion} })
+		if got := observe(&in).isUndone(&entry); got != tt.want {
 			t.Errorf("%s: %t, want %t", name, got, tt.want)
 		}
 	}
@@ -398,10 +387,11 @@ func TestBreakGlassIsLimited(t *testing.T) {
 					in.Guard.Status.Released,
 					v1alpha1.ReleasedNode{Node: fmt.Sprintf("m%d", i), UID: "uid", Since: metav1.NewTime(t0)},
 				)
-				in.Budgets = append(
-					in.Budgets,
-					Budget{Node: fmt.Sprintf("m%d", i), Owner: in.Guard.UID, BudgetState: BudgetState{Open: true}},
+				in.Companions = append(
+					in.Companions,
+					Pod{Node: fmt.Sprintf("m%d", i), UID: types.UID(fmt.Sprint("m", i)), Owner: in.Guard.UID},
 				)
+				in.Guard.Status.Released[i].CompanionUID = types.UID(fmt.Sprint("m", i))
 			}
 		})
 		if got := states(Next(in))["n1"]; got != want {
@@ -433,7 +423,8 @@ func TestASecondReleaseIsLaterThanTheFirst(t *testing.T) {
 	} {
 		p := Next(scene(cordoned(0), going(0, true), func(in *Input) {
 			in.Guard.Status.Released[0].Since = metav1.NewTime(tt.before)
-			in.Budgets[0].Ended, in.Companions[0].Ready, in.Nodes[0].Ready = releaseID(in.Guard.Status.Released[0]), false, false
+			releaseEnds(in)
+			in.Companions[0].Ready, in.Nodes[0].Ready = false, false
 		}))
 		if r := p.Status.Released; len(r) != 1 || r[0].Returning || !r[0].Since.Time.Equal(tt.want) {
 			t.Errorf("%s: %+v, want a release at %v", name, r, tt.want)
@@ -528,17 +519,6 @@ func TestMessageOfADeletion(t *testing.T) {
 		}
 		if got := deletionMessage(&in); got != want {
 			t.Errorf("%q, want %q", got, want)
-		}
-	}
-}
-
-func TestBudgetsThatDiffer(t *testing.T) {
-	if a := (BudgetState{Open: true, Locked: true, Ended: "a", RequestedAt: t0}); differs(a, a) {
-		t.Error("a budget differs from itself")
-	}
-	for _, b := range []BudgetState{{Open: true}, {Locked: true}, {Ended: "a"}, {RequestedAt: t0}} {
-		if !differs(b, BudgetState{}) || !differs(BudgetState{}, b) {
-			t.Errorf("%+v does not differ from the zero state", b)
 		}
 	}
 }

@@ -7,8 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"k8s.io/apimachinery/pkg/types"
-
 	"github.com/everynode/everynode/api/v1alpha1"
 )
 
@@ -19,10 +17,10 @@ func planDeletion(in *Input) Plan {
 	for i := range in.Budgets {
 		plan.do(DeleteBudget{in.Budgets[i]})
 	}
-	for _, pods := range [][]Pod{in.Companions, in.Checks} {
+	for _, pods := range [][]Pod{in.Companions, in.Placeholders, in.Checks} {
 		for i := range pods {
 			if !pods[i].Terminating {
-				plan.do(DeletePod{pods[i], v1alpha1.ReasonTerminating})
+				plan.do(DeletePod{pods[i], v1alpha1.ReasonTerminating, false})
 			}
 		}
 	}
@@ -58,20 +56,27 @@ func deletionMessage(in *Input) string {
 // deleteUnneeded deletes objects that are on no guarded node, or that an earlier NodeGuard of the same name created.
 func (p *planner) deleteUnneeded() {
 	for i := range p.in.Budgets {
-		if b := p.in.Budgets[i]; !p.isNeeded(b.Owner, b.Node) {
-			p.plan.do(DeleteBudget{b})
+		if b := &p.in.Budgets[i]; b != p.budget || p.isLast() {
+			p.plan.do(DeleteBudget{*b})
 		}
 	}
-	for _, pods := range [][]Pod{p.in.Companions, p.in.Checks} {
+	for _, pods := range [][]Pod{p.in.Placeholders, p.in.Companions, p.in.Checks} {
 		for i := range pods {
-			if pod := pods[i]; !p.isNeeded(pod.Owner, pod.Node) && !pod.Terminating {
-				p.plan.do(DeletePod{pod, v1alpha1.ReasonNoGuardedNodes})
+			if pod := &pods[i]; !p.isNeeded(pod) && !pod.Terminating {
+				p.plan.do(DeletePod{*pod, v1alpha1.ReasonNoGuardedNodes, false})
 			}
 		}
 	}
 }
 
-func (p *planner) isNeeded(owner types.UID, node string) bool {
-	n := p.byName[node]
-	return p.isOwn(owner) && n != nil && n.guarded
+// isLast reports whether no node is guarded, and no companion is left.
+func (p *planner) isLast() bool { return len(p.nodes)+len(p.in.Companions) == 0 }
+
+// isNeeded reports whether a pod is on a guarded node, or the placeholder.
+func (p *planner) isNeeded(pod *Pod) bool {
+	if pod.Node == "" {
+		return p.isOwn(pod.Owner) && !p.isLast()
+	}
+	n := p.byName[pod.Node]
+	return p.isOwn(pod.Owner) && n != nil && n.guarded
 }

@@ -27,10 +27,6 @@ func (w *explored) steps(faults int) []explore.Step[explored] {
 	for i := range w.tools[:w.world.drains] {
 		s.tool(i)
 	}
-	for _, e := range s.inFlight {
-		s.add(0, func(w *explored) { w.continueEviction(e, false) }, "the API server deletes %s", e.pod)
-		s.add(1, func(w *explored) { w.continueEviction(e, true) }, "the API server crashes before it deletes %s", e.pod)
-	}
 	for i := range w.size {
 		if name := fmt.Sprint("n", i); w.nodes[name].Name != "" {
 			s.node(name)
@@ -99,9 +95,6 @@ func (s *stepper) tool(i int) {
 	case t.phase == cordon:
 		s.add(0, act(), "%s cordons %s", t.name, t.node)
 		s.add(1, act(0), "%s taints %s", t.name, t.node)
-	case t.phase == evict:
-		s.add(0, act(-1), "%s continues with %s", t.name, t.node)
-		s.add(1, act(0), "%s evicts the pods of %s, and the API server has not deleted them yet", t.name, t.node)
 	case t.phase != idle:
 		s.add(0, act(0), "%s continues with %s", t.name, t.node)
 	}

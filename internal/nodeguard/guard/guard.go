@@ -13,14 +13,16 @@
 //
 // One pass is linear in nodes and pods, except for sorting the release requests.
 //
-// A node is released in three writes, each of which survives a restart of the manager:
+// One PodDisruptionBudget, the budget, requires all companions, so that the API server grants no eviction of them. It never opens: the
+// manager deletes the companion of a node that is released, and a drain continues. A node is released in three writes, each of
+// which survives a restart of the manager:
 //
-//  1. The node is added to status.released, under the resource version of the NodeGuard, based on a live read of the API
-//     server (Input.Live). If two managers with different views try this, one of the writes conflicts.
-//  2. Its budget opens, under the resource version of the budget: only for a node that is already in status.released.
-//  3. When its release request ends, status.released says so (returning), and the budget is closed and records which
-//     release it was closed after. Only then, and when the node is available again, it is removed from status.released. So
-//     a manager that was suspended meanwhile finds a changed budget and cannot open it.
+//  1. The node is added to status.released with its companion, under the resource version of the NodeGuard, based on a live read of the
+//     API server (Input.Live). If two managers with different views try this, one of the writes conflicts.
+//  2. That companion is deleted, under its resource version: only if it is already in status.released.
+//  3. When the release request ends, status.released says so (returning). If the companion still exists, it records which release has
+//     ended. Only then, and when the node is available again, it is removed from status.released. So a manager that was suspended
+//     meanwhile finds a changed companion and cannot delete it.
 package guard
 
 import (
@@ -48,12 +50,13 @@ type Input struct {
 	// Seats are the nodes that have the seat of a NodeDisruptionBudget, which a drain must evict first, by UID. A seat that is being
 	// deleted, or that nothing holds yet, does not count.
 	Seats map[types.UID]bool
-	// Companions and Checks are the pods that the manager has created for a NodeGuard of this name, including an earlier one.
+	// Companions, Placeholders and Checks are the pods that the manager has created for a NodeGuard of this name, including an earlier one.
 	// Budgets are those with the labels and the owner of one: who can write a budget can delete it as well, so its state
 	// only decides about this NodeGuard.
-	Companions []Pod
-	Checks     []Pod
-	Budgets    []Budget
+	Companions   []Pod
+	Placeholders []Pod
+	Checks       []Pod
+	Budgets      []Budget
 	// ForeignPods are pods that have the labels of companions and that the manager has not created, or that were changed
 	// since. Users of the namespace and kubelets can create pods with any labels.
 	ForeignPods []Stranger
@@ -77,6 +80,8 @@ type Input struct {
 	AllowedNodes labels.Selector
 	// RefusedAt is when the API server last rejected the companion of a node, by node.
 	RefusedAt map[string]time.Time
+	// PlaceholderObstacle is why the placeholder cannot be created; nil if there is no reason.
+	PlaceholderObstacle *hold.Why
 	// CheckObstacles are why the checks of nodes cannot be created, by node.
 	CheckObstacles map[string]*hold.Why
 	// BudgetRefused is why the API server rejects PodDisruptionBudgets; "" if it does not.
@@ -111,16 +116,19 @@ type TargetPod struct {
 
 // Pod is a pod that the NodeGuard has created.
 type Pod struct {
-	Name string
-	UID  types.UID
-	Node string
+	Name            string
+	UID             types.UID
+	ResourceVersion string
+	Node            string
 	// Owner is the UID of the NodeGuard that created it.
-	Owner       types.UID
-	Revision    string
-	Created     time.Time
-	Phase       corev1.PodPhase
-	Ready       bool
-	Terminating bool
+	Owner types.UID
+	// EndedRelease is the ID of the release that has ended before the companion was deleted; "" if none has.
+	EndedRelease string
+	Revision     string
+	Created      time.Time
+	Phase        corev1.PodPhase
+	Ready        bool
+	Terminating  bool
 	// Waiting is why its container does not start, such as "ImagePullBackOff: …"; "" if it does.
 	Waiting string
 	// RequestedAt identifies the release request of a check.
@@ -134,26 +142,25 @@ type Pod struct {
 
 func (p *Pod) ended() bool { return kube.PodEnded(p.Phase) }
 
-// Budget is a PodDisruptionBudget that the NodeGuard has created.
+// Budget is the PodDisruptionBudget of the companions, or one of an earlier NodeGuard.
 type Budget struct {
 	Name            string
 	UID             types.UID
 	ResourceVersion string
-	Node            string
 	Owner           types.UID
 	BudgetState
+	// Healthy is how many ready pods it has, as far as the disruption controller has counted them since its last change (Processed).
+	Healthy   int32
+	Processed bool
 	// Drifted is true if something else has changed fields of it that Everynode manages.
 	Drifted bool
-	// Evicting is true while the API server may delete a pod whose eviction it has counted, for two minutes at most.
-	Evicting bool
 }
 
 // Stranger is a pod that has the labels of a companion and that no NodeGuard has created.
 type Stranger struct {
 	Name string
-	// Node that it is bound to, and the value of its label everynode.dev/guarded-node.
-	Node      string
-	GuardedID string
+	// Node that it is bound to.
+	Node string
 }
 
 // NameHolder is a pod of another owner that has the name of a companion or a check.
@@ -165,14 +172,10 @@ type NameHolder struct {
 
 // BudgetState is the state of a budget.
 type BudgetState struct {
-	// Open allows the eviction of the companion.
-	Open bool
-	// Locked keeps it closed, regardless of other ready pods that have the labels of the companion.
-	Locked bool
-	// RequestedAt is when the release request of the node was first observed; zero if there is none.
-	RequestedAt time.Time
-	// Ended is the ID of the release after which it was closed.
-	Ended string
+	// MinAvailable is how many ready pods it requires, which is at least how many companions can be ready; or Locked.
+	MinAvailable int32
+	// RequestedAt is when the release requests of nodes were first observed, by NodeID.
+	RequestedAt map[string]time.Time
 }
 
 // Peer is another NodeGuard.
@@ -191,7 +194,7 @@ type Peer struct {
 // Plan is what to do, what to report, and when to check again.
 type Plan struct {
 	// Actions are independent of each other and may run in parallel. They run after the status is written if Moves
-	// contains changes of status.released: a budget opens only for a stored entry.
+	// contains changes of status.released: a companion is deleted only for a stored entry.
 	Actions []Action
 	Status  v1alpha1.NodeGuardStatus
 	// Moves are the changes of status.released.
@@ -250,16 +253,20 @@ type Move struct {
 	Held time.Duration
 }
 
-// Action is one of CreateCompanion, CreateCheck, CreateBudget, SetBudget, DeletePod, DeleteBudget and RemoveApproval.
+// Action is one of CreateCompanion, CreatePlaceholder, CreateCheck, CreateBudget, SetBudget, DeletePod, EndRelease, DeleteBudget and
+// RemoveApproval.
 //
 //sumtype:decl
 type Action interface{ action() }
 
-// CreateCompanion creates the companion of a node.
+// CreateCompanion creates the companion of a node. The budget must not have changed since it was observed: it counts the companion.
 type CreateCompanion struct {
 	Node string
 	Name string
 }
+
+// CreatePlaceholder creates the placeholder.
+type CreatePlaceholder struct{ Name string }
 
 // CreateCheck creates the pod that checks whether a node may be released.
 type CreateCheck struct {
@@ -268,22 +275,26 @@ type CreateCheck struct {
 	RequestedAt string
 }
 
-// CreateBudget creates the budget of a node.
-type CreateBudget struct {
-	Node string
-	BudgetState
-}
+// CreateBudget creates the budget.
+type CreateBudget struct{ BudgetState }
 
-// SetBudget changes the budget of a node, under its resource version.
+// SetBudget changes the budget, under its resource version.
 type SetBudget struct {
 	Budget Budget
 	BudgetState
 }
 
-// DeletePod deletes a pod that the NodeGuard has created.
+// DeletePod deletes a pod that the NodeGuard has created. Unchanged is true if it must have the resource version that was observed.
 type DeletePod struct {
-	Pod    Pod
-	Reason string
+	Pod       Pod
+	Reason    string
+	Unchanged bool
+}
+
+// EndRelease notes on a companion that a release has ended before it was deleted.
+type EndRelease struct {
+	Companion Pod
+	Release   string
 }
 
 // DeleteBudget deletes a budget that the NodeGuard has created.
@@ -298,13 +309,15 @@ type RemoveApproval struct {
 	BreakGlass bool
 }
 
-func (CreateCompanion) action() {}
-func (CreateCheck) action()     {}
-func (CreateBudget) action()    {}
-func (SetBudget) action()       {}
-func (DeletePod) action()       {}
-func (DeleteBudget) action()    {}
-func (RemoveApproval) action()  {}
+func (CreateCompanion) action()   {}
+func (CreatePlaceholder) action() {}
+func (CreateCheck) action()       {}
+func (CreateBudget) action()      {}
+func (SetBudget) action()         {}
+func (DeletePod) action()         {}
+func (EndRelease) action()        {}
+func (DeleteBudget) action()      {}
+func (RemoveApproval) action()    {}
 
 // Next returns the plan for the observed state.
 func Next(in Input) Plan {
@@ -329,7 +342,8 @@ func Next(in Input) Plan {
 	// 5. Create, change and delete objects according to the decisions: a node that is released in this pass gets no companion
 	// and no further check, and a check starts only on a node that has reserved a place.
 	p.reconcileCompanions()
-	p.reconcileBudgets()
+	p.reconcileBudget()
+	p.reconcilePlaceholder()
 	p.reconcileChecks()
 	p.deleteUnneeded()
 	// 6. Report all of this in the status.

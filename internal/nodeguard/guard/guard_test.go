@@ -4,11 +4,14 @@
 package guard
 
 import (
+	"fmt"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -27,12 +30,14 @@ func scene(changes ...func(*Input)) Input {
 	g := &v1alpha1.NodeGuard{ObjectMeta: metav1.ObjectMeta{Namespace: "storage", Name: "disks", UID: "guard", Generation: 1}}
 	g.Spec.Target.DaemonSet = "disks"
 	in := Input{
-		Guard:    g,
-		Live:     true,
-		Now:      t0,
-		Revision: "r1",
-		Target:   Target{Name: "DaemonSet disks", Template: &corev1.PodSpec{}},
-		Labels:   labels.Set{"app": "companion"},
+		Guard:        g,
+		Live:         true,
+		Now:          t0,
+		Revision:     "r1",
+		Target:       Target{Name: "DaemonSet disks", Template: &corev1.PodSpec{}},
+		Labels:       labels.Set{"app": "companion"},
+		Budgets:      []Budget{{Name: BudgetName("disks"), UID: "budget", ResourceVersion: "1", Owner: "guard", Processed: true}},
+		Placeholders: []Pod{{Name: "placeholder", UID: "placeholder", Owner: "guard", Phase: corev1.PodPending}},
 	}
 	for _, name := range []string{"n1", "n2", "n3"} {
 		addNode(&in, name)
@@ -59,29 +64,33 @@ func addNode(in *Input, name string) {
 			Ready:    true,
 		},
 	)
-	in.Budgets = append(
-		in.Budgets,
-		Budget{Name: "c-" + name, UID: types.UID("b-" + name), ResourceVersion: "1", Node: name, Owner: "guard"},
-	)
+	in.Budgets[0].MinAvailable++
+	in.Budgets[0].Healthy++
 }
 
 // cordoned adds release requests of nodes, the earliest first.
 func cordoned(indexes ...int) func(*Input) {
 	return func(in *Input) {
+		in.Budgets[0].MinAvailable, in.Budgets[0].RequestedAt = Locked, map[string]time.Time{}
 		for at, i := range indexes {
 			in.Nodes[i].Unschedulable = true
-			in.Budgets[i].RequestedAt, in.Budgets[i].Locked = t0.Add(time.Duration(at-60)*time.Minute), true
+			in.Budgets[0].RequestedAt[NodeID(in.Nodes[i].Name)] = t0.Add(time.Duration(at-60) * time.Minute)
 		}
 	}
 }
 
+// going adds a node that was released a minute ago, while its companion existed.
 func going(i int, returning bool) func(*Input) {
 	return func(in *Input) {
 		in.Guard.Status.Released = append(in.Guard.Status.Released, v1alpha1.ReleasedNode{
 			Node: in.Nodes[i].Name, UID: in.Nodes[i].UID, Since: metav1.NewTime(t0.Add(-time.Minute)), Returning: returning,
+			CompanionUID: in.Companions[i].UID,
 		})
 	}
 }
+
+// releaseEnds notes on the companion of the first node that its release has ended.
+func releaseEnds(in *Input) { in.Companions[0].EndedRelease = releaseID(in.Guard.Status.Released[0]) }
 
 func states(p Plan) map[string]string {
 	m := map[string]string{}
@@ -189,9 +198,12 @@ func TestHoldOrRelease(t *testing.T) {
 			"Held MaxUnavailableReached",
 			"n3",
 		},
-		"the end of an earlier release is recorded first": {scene(cordoned(0), going(0, false), func(in *Input) {
-			in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0])
-		}), "n1", "Held Releasing", "the end of its earlier release is recorded first"},
+		"the end of an earlier release is recorded first": {
+			scene(cordoned(0), going(0, false), releaseEnds),
+			"n1",
+			"Held Releasing",
+			"the end of its earlier release is recorded first",
+		},
 		"a returning node waits for one that breaks glass": {scene(cordoned(0, 1), going(1, true), func(in *Input) {
 			in.Nodes[0].BreakGlass, in.Nodes[1].Ready = "fire", false
 		}), "n2", "Held MaxUnavailableReached", "n1"},
@@ -435,8 +447,8 @@ func TestDecisionsNeedLiveRead(t *testing.T) {
 	for name, in := range map[string]Input{
 		"released":        scene(cordoned(0)),
 		"returning":       scene(going(0, false)),
-		"available again": scene(going(0, true), func(in *Input) { in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0]) }),
-		"deleted":         scene(going(0, false), func(in *Input) { in.Nodes[0].UID = "another"; in.Budgets = in.Budgets[1:] }),
+		"available again": scene(going(0, true), releaseEnds),
+		"deleted":         scene(going(0, false), releaseEnds, func(in *Input) { in.Nodes[0].UID = "another" }),
 	} {
 		t.Run(name, func(t *testing.T) {
 			if p := Next(in); len(p.Moves) != 1 || p.Confirm {
@@ -451,103 +463,125 @@ func TestDecisionsNeedLiveRead(t *testing.T) {
 }
 
 func TestBudgets(t *testing.T) {
-	since := t0.Add(-60 * time.Minute)
-	ended := "uid-n1/" + t0.Add(-time.Minute).Format(time.RFC3339)
+	asked := map[string]time.Time{NodeID("n1"): t0.Add(-60 * time.Minute)}
+	is := scene().Budgets[0]
+	locked := is
+	locked.MinAvailable, locked.RequestedAt = Locked, asked
+	with := func(change func(*Budget)) func(*Input) { return func(in *Input) { change(&in.Budgets[0]) } }
+	waits := func(in *Input) { in.Guard.Spec.Release.Approval = v1alpha1.ApprovalRequired }
+	without := func(in *Input) { in.Companions = in.Companions[1:] }
 	tests := map[string]struct {
 		in   Input
 		want Action
 	}{
 		"up to date": {scene(), nil},
-		"missing":    {scene(func(in *Input) { in.Budgets = in.Budgets[1:] }), CreateBudget{"n1", BudgetState{}}},
-		"its node is held": {
-			scene(cordoned(0), func(in *Input) { in.Nodes[2].Ready = false; in.Budgets[0] = scene().Budgets[0] }),
-			SetBudget{scene().Budgets[0], BudgetState{RequestedAt: t0, Locked: true}},
+		"missing":    {scene(func(in *Input) { in.Budgets = nil }), CreateBudget{BudgetState{MinAvailable: 3}}},
+		"it requires fewer than there are": {
+			scene(with(func(b *Budget) { b.MinAvailable = 2 })),
+			SetBudget{scene(with(func(b *Budget) { b.MinAvailable = 2 })).Budgets[0], BudgetState{MinAvailable: 3}},
 		},
-		"its node is released: the next pass opens it": {scene(cordoned(0)), nil},
-		"its node was released": {
-			scene(cordoned(0), going(0, false)),
+		"it requires more than there are": {
+			scene(with(func(b *Budget) { b.MinAvailable = 4 })),
+			SetBudget{scene(with(func(b *Budget) { b.MinAvailable = 4 })).Budgets[0], BudgetState{MinAvailable: 3}},
+		},
+		"it requires more, and the disruption controller counts one that is gone": {
+			scene(with(func(b *Budget) { b.MinAvailable, b.Healthy = 4, 4 })), nil,
+		},
+		"it requires more, and the disruption controller has not observed it": {
+			scene(with(func(b *Budget) { b.MinAvailable, b.Processed = 4, false })), nil,
+		},
+		"it requires more, in a stale view": {scene(live(false), with(func(b *Budget) { b.MinAvailable = 4 })), nil},
+		"a companion is missing, and it requires it": {
+			scene(without),
+			CreateCompanion{Node: "n1", Name: PodName("disks", "", "companion", "n1", 0)},
+		},
+		"a companion is missing, and it requires fewer": {
+			scene(without, with(func(b *Budget) { b.MinAvailable, b.Healthy = 2, 2 })),
+			SetBudget{scene(with(func(b *Budget) { b.MinAvailable, b.Healthy = 2, 2 })).Budgets[0], BudgetState{MinAvailable: 3}},
+		},
+		"a companion is missing, and cannot run": {
+			scene(without, func(in *Input) { in.Nodes[0].Ready, in.Budgets[0].Healthy = false, 2 }),
+			SetBudget{scene(with(func(b *Budget) { b.Healthy = 2 })).Budgets[0], BudgetState{MinAvailable: 2}},
+		},
+		"a companion has ended just now": {scene(endedCompanion(failedWait - 1)), nil},
+		"a node waits": {
+			scene(waits, func(in *Input) { in.Nodes[0].Unschedulable = true }),
+			SetBudget{is, BudgetState{MinAvailable: Locked, RequestedAt: map[string]time.Time{NodeID("n1"): t0}}},
+		},
+		"a node waits still":                     {scene(waits, cordoned(0)), nil},
+		"a node is released at once":             {scene(func(in *Input) { in.Nodes[0].Unschedulable = true }), nil},
+		"a node is released after it has waited": {scene(cordoned(0)), nil},
+		"a node was released after it has waited": {
+			scene(cordoned(0), going(0, false), without, with(func(b *Budget) { b.Healthy = 2 })),
 			SetBudget{
-				Budget{
-					Name:            "c-n1",
-					UID:             "b-n1",
-					ResourceVersion: "1",
-					Node:            "n1",
-					Owner:           "guard",
-					BudgetState:     BudgetState{RequestedAt: since, Locked: true},
-				},
-				BudgetState{Open: true, RequestedAt: since},
+				scene(cordoned(0), with(func(b *Budget) { b.Healthy = 2 })).Budgets[0],
+				BudgetState{MinAvailable: 2, RequestedAt: asked},
 			},
 		},
-		"it was closed after the release, which the NodeGuard does not show yet": {
-			scene(cordoned(0), going(0, false), func(in *Input) { in.Budgets[0].Ended = ended }),
+		"a node was released": {
+			scene(cordoned(0), going(0, false), without, with(func(b *Budget) { b.MinAvailable, b.Healthy = 2, 2 })),
 			nil,
 		},
-		"its node returns": {
-			scene(going(0, true), func(in *Input) { in.Budgets[0].Open = true }),
-			SetBudget{
-				Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}},
-				BudgetState{Ended: ended},
-			},
-		},
-		"open without a release": {
-			scene(func(in *Input) { in.Budgets[0].Open = true }),
-			SetBudget{
-				Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", BudgetState: BudgetState{Open: true}},
-				BudgetState{},
-			},
+		"the request has ended": {
+			scene(with(func(b *Budget) { b.MinAvailable, b.RequestedAt = Locked, asked })),
+			SetBudget{locked, BudgetState{MinAvailable: 3}},
 		},
 		"changed by another client": {
-			scene(func(in *Input) { in.Budgets[0].Drifted = true }),
-			SetBudget{Budget{Name: "c-n1", UID: "b-n1", ResourceVersion: "1", Node: "n1", Owner: "guard", Drifted: true}, BudgetState{}},
+			scene(with(func(b *Budget) { b.Drifted = true })),
+			SetBudget{scene(with(func(b *Budget) { b.Drifted = true })).Budgets[0], BudgetState{MinAvailable: 3}},
 		},
-		"another pod has the labels of its companion": {
-			scene(stranger("n1")),
-			SetBudget{scene().Budgets[0], BudgetState{Locked: true}},
-		},
-		"a pod has labels of no companion": {scene(stranger("another")), nil},
-		"it has two companions": {scene(func(in *Input) {
-			second := in.Companions[0]
-			second.UID, second.Terminating = "second", true
-			in.Companions = append(in.Companions, second)
-		}), SetBudget{scene().Budgets[0], BudgetState{Locked: true}}},
-		"its node no longer requests release": {
-			scene(func(in *Input) { in.Budgets[0].RequestedAt, in.Budgets[0].Locked = since, true }),
-			SetBudget{
-				Budget{
-					Name:            "c-n1",
-					UID:             "b-n1",
-					ResourceVersion: "1",
-					Node:            "n1",
-					Owner:           "guard",
-					BudgetState:     BudgetState{RequestedAt: since, Locked: true},
-				},
-				BudgetState{},
-			},
-		},
-		"its node was deleted": {scene(func(in *Input) {
-			in.Nodes = in.Nodes[1:]
-			in.Companions = in.Companions[1:]
-			in.Target.Pods = in.Target.Pods[1:]
-		}), DeleteBudget{scene().Budgets[0]}},
+		"another pod has the labels of companions": {scene(stranger), SetBudget{is, BudgetState{MinAvailable: Locked}}},
+		"no node is guarded any more": {scene(func(in *Input) {
+			in.Nodes, in.Companions, in.Target.Pods, in.Placeholders = nil, nil, nil, nil
+		}), DeleteBudget{is}},
+		"a companion of a node that is guarded no more still exists": {scene(func(in *Input) {
+			in.Nodes, in.Companions, in.Target.Pods = nil, in.Companions[:1], nil
+			in.Companions[0].Terminating = true
+		}), nil},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
-			actions := Next(tt.in).Actions
-			switch {
-			case tt.want == nil && len(actions) > 0:
-				t.Errorf("%+v, want nothing", actions)
-			case tt.want != nil && (len(actions) != 1 || actions[0] != tt.want):
-				t.Errorf("%+v, want %+v", actions, tt.want)
+			var want []Action
+			if tt.want != nil {
+				want = []Action{tt.want}
+			}
+			if diff := cmp.Diff(want, Next(tt.in).Actions, cmpopts.EquateEmpty()); diff != "" {
+				t.Errorf("actions (-want +got):\n%s", diff)
 			}
 		})
 	}
 }
 
-// stranger is a pod of another owner with the labels of the companion of a node.
-func stranger(node string) func(*Input) {
-	return func(in *Input) {
-		in.ForeignPods = append(in.ForeignPods, Stranger{Name: "static-n3", Node: "n3", GuardedID: NodeID(node)})
+// TestOnlySomeRequestsAreStored : the oldest ones, and more than can be released at once are not needed.
+func TestOnlySomeRequestsAreStored(t *testing.T) {
+	in := scene(func(in *Input) {
+		in.Guard.Spec.Release.Approval = v1alpha1.ApprovalRequired
+		for i := range maxRequests + 10 {
+			addNode(in, fmt.Sprintf("m%03d", i))
+		}
+		in.Budgets[0].RequestedAt = map[string]time.Time{NodeID("m109"): t0.Add(-time.Hour)}
+		for i := range in.Nodes {
+			in.Nodes[i].Unschedulable = true
+		}
+	})
+	actions := Next(in).Actions
+	if len(actions) != 1 {
+		t.Fatalf("%+v", actions)
 	}
+	stored := actions[0].(SetBudget).RequestedAt
+	for name, want := range map[string]bool{"m109": true, "m098": true, "m099": false, "n1": false} {
+		if _, is := stored[NodeID(name)]; is != want {
+			t.Errorf("the request of %s is stored: %v", name, is)
+		}
+	}
+	if len(stored) != maxRequests {
+		t.Errorf("%d requests are stored", len(stored))
+	}
+}
+
+// stranger adds a pod of another owner with the labels of companions.
+func stranger(in *Input) {
+	in.ForeignPods = append(in.ForeignPods, Stranger{Name: "static-n3", Node: "n3"})
 }
 
 func takes(name string) func(*Input) {
@@ -561,7 +595,7 @@ func TestPodsOfOtherOwnersAreReported(t *testing.T) {
 		reason string
 		says   []string
 	}{
-		"a pod has the labels of a companion": {scene(stranger("n1")), v1alpha1.ReasonForeignCompanion, []string{"static-n3 on node n3", "kubectl -n storage delete pod static-n3"}},
+		"a pod has the labels of a companion": {scene(stranger), v1alpha1.ReasonForeignCompanion, []string{"static-n3 on node n3", "kubectl -n storage delete pod static-n3"}},
 		"a pod has the name of a companion": {scene(takes("disks-1")), v1alpha1.ReasonNameTaken,
 			[]string{"disks-1 on node n3 (needed for a pod of node n1)", "kubectl -n storage delete pod disks-1"}},
 		"no such pod": {scene(), v1alpha1.ReasonCompanionsReady, nil},
@@ -594,7 +628,7 @@ func TestDeletionReportsWhatRemains(t *testing.T) {
 	if i < 0 || p.Status.Conditions[i].Reason != v1alpha1.ReasonTerminating || len(p.Status.Waiting) > 0 {
 		t.Fatalf("the status is %+v", p.Status)
 	}
-	for _, part := range []string{"3 PodDisruptionBudgets", "c-n1 on node n1", "example.com/theirs"} {
+	for _, part := range []string{"1 PodDisruptionBudgets", "c-n1 on node n1", "example.com/theirs"} {
 		if !strings.Contains(p.Status.Conditions[i].Message, part) {
 			t.Errorf("%q does not say %q", p.Status.Conditions[i].Message, part)
 		}

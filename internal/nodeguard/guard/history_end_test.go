@@ -27,6 +27,9 @@ func (h *history) settle() {
 	h.allNamed()
 	h.allGuarded()
 	h.allLeft()
+	if h.still && h.wake.IsZero() {
+		h.mayUpgrade()
+	}
 	h.goOnWhileSick()
 	h.heal()
 	for range 150 {
@@ -45,6 +48,7 @@ func (h *history) settle() {
 		h.fail("all faults are fixed, and the drains do not finish: %s", why)
 		return
 	}
+	h.mayUpgrade()
 	for name := range h.guards {
 		delete(h.guards, name)
 	}
@@ -88,7 +92,6 @@ func (h *history) round() {
 				h.check()
 			}
 		}
-		h.continueEvictions()
 		h.kubelets()
 		for _, t := range h.tools {
 			h.toolStep(t)
@@ -208,12 +211,36 @@ func (h *history) atRest() string {
 			return name + " has companions that are not ready"
 		}
 	}
-	for _, b := range h.budgets {
-		if b.Open {
-			return "the budget of " + b.Node + " is open"
+	return ""
+}
+
+// waits reports whether a NodeGuard holds a node.
+func (h *history) waits(guard string) bool {
+	in, _ := h.view(&h.cluster, guard, true)
+	return slices.ContainsFunc(Next(in).Nodes, func(n NodeState) bool { return n.State == Held })
+}
+
+// mayUpgrade checks that AKS would upgrade a cluster in which no node waits: it refuses while a PodDisruptionBudget requires all pods that it
+// expects. Source: https://github.com/Azure/AKS/issues/4860
+func (h *history) mayUpgrade() {
+	for _, name := range sorted(h.budgets) {
+		b, expected := h.budgets[name], int32(0)
+		g, there := h.guards[b.guard]
+		if !there || !g.DeletionTimestamp.IsZero() || h.isLoose(b.guard) || h.barred[b.guard] || holdsNothing(b.guard) ||
+			len(h.refuses) > 0 ||
+			h.evil != "" ||
+			h.waits(b.guard) {
+			continue
+		}
+		for _, p := range h.pods {
+			if p.guard == b.guard && (p.role == "companion" || p.role == "placeholder") && !p.Terminating {
+				expected++
+			}
+		}
+		if b.MinAvailable >= expected {
+			h.fail("the PodDisruptionBudget of %s requires %d of %d pods", b.guard, b.MinAvailable, expected)
 		}
 	}
-	return ""
 }
 
 func (h *history) states(p *Plan) []string {

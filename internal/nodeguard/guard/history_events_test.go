@@ -7,7 +7,6 @@ import "fmt"
 
 // step causes one event.
 func (h *history) step() {
-	h.continueEvictions()
 	switch n := h.rng.Intn(100); {
 	case n < 30:
 		if h.chance(70) {

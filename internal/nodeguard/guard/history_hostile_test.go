@@ -152,11 +152,12 @@ func (h *history) forgePod(guard, node string) {
 		role:   "companion",
 		forged: true,
 	}
-	if b, there := h.budgets[BudgetName(guard, node)]; there && h.hostile.rng.Intn(2) == 0 {
-		p.role, p.Phase, p.Ready, p.RequestedAt = "check", corev1.PodSucceeded, false, token(b.RequestedAt)
+	if b, there := h.budgets[BudgetName(guard)]; there && h.hostile.rng.Intn(2) == 0 {
+		p.role, p.Phase, p.Ready, p.RequestedAt = "check", corev1.PodSucceeded, false, token(b.RequestedAt[NodeID(node)])
 		p.began, p.finished = h.now, h.now
 	}
 	h.say("a hostile user creates %s, a %s of %s for %s", name, p.role, guard, node)
+	h.loosen(guard)
 	h.met["forged "+p.role]++
 	h.pods[name] = p
 }
@@ -174,25 +175,29 @@ func (h *history) changePod() {
 		h.say("a hostile user changes annotations of %s", p.Name)
 		h.met["pod changed"]++
 		p.forged, p.Revision = true, "theirs"
+		h.loosen(p.guard)
 	}
 	h.pods[p.Name] = p
+}
+
+// loosen notes that a budget may count pods that Everynode has not created.
+func (h *history) loosen(guard string) {
+	if b, there := h.budgets[BudgetName(guard)]; there {
+		b.loose = true
+		h.budgets[b.Name] = b
+	}
 }
 
 // changeBudget opens or deletes a budget: who may do so in a namespace gives up what its own NodeGuards hold. Or it creates
 // one for a NodeGuard in the namespace that is not allowed.
 func (h *history) changeBudget(guard, node string) {
 	if g := h.guards[guard]; closed[guard] && node != "" {
-		name := BudgetName(guard, node)
+		name := BudgetName(guard)
 		h.budgets[name] = simBudget{
 			Budget: Budget{
-				Name:            name,
-				UID:             typesUID(h.uid()),
-				ResourceVersion: h.uid(),
-				Node:            node,
-				Owner:           g.UID,
-				BudgetState:     BudgetState{Locked: true},
+				Name: name, UID: typesUID(h.uid()), ResourceVersion: h.uid(), Owner: g.UID, BudgetState: BudgetState{MinAvailable: Locked},
 			},
-			guard: guard,
+			guard: guard, loose: true,
 		}
 		h.met["forged budget"]++
 		return
@@ -205,7 +210,7 @@ func (h *history) changeBudget(guard, node string) {
 		delete(h.budgets, b.Name)
 	default:
 		h.say("a hostile user opens budget %s", b.Name)
-		b.Open, b.loose, b.counted, b.ResourceVersion = true, true, false, h.uid()
+		b.MinAvailable, b.loose, b.Processed, b.ResourceVersion = 0, true, false, h.uid()
 		h.budgets[b.Name] = b
 	}
 }
@@ -332,18 +337,13 @@ func (h *history) crashed() {
 // lost : the manager does not know its last status any more, but this one.
 func (h *history) lost(g *v1alpha1.NodeGuard) {
 	h.met["status lost"]++
-	h.asleep = nil // a frozen manager would still open the budget of a release that only it knows
+	h.asleep = nil // a frozen manager would still delete the companion of a release that only it knows
 	h.hostile.overwritten[g.UID] = *h.status(g)
 	h.hostile.written[g.UID] = append(h.hostile.written[g.UID], g.Status)
 	for _, node := range h.nodes {
 		h.unguardedOnce[fmt.Sprint(g.UID, node.UID, h.asked[string(node.UID)], g.Spec.Target.DaemonSet)] = true
 	}
-	for budget, b := range h.budgets {
-		if b.guard == g.Name {
-			b.loose = true
-			h.budgets[budget] = b
-		}
-	}
+	h.loosen(g.Name)
 }
 
 // wrote notes a status that the manager has written.

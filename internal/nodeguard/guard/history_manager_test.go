@@ -22,6 +22,7 @@ func (h *history) pass(name string) {
 	if !there {
 		return
 	}
+	h.passes++
 	p := Next(in)
 	h.explained(&in, &p)
 	if p.Confirm {
@@ -42,29 +43,34 @@ func (h *history) pass(name string) {
 	var writes []func()
 	written := false
 	seen := in.Guard
+	// The shell writes within 10 s of what it has read, and no other manager leads before.
+	pass, read, version := h.passes, h.now, seen.ResourceVersion
+	late := func() bool { return h.passes != pass || h.now.Sub(read) > 10*time.Second }
 	if len(p.Moves) > 0 || ((h.prompt || h.chance(50)) && (h.unsealed(seen) || !equalStatus(&seen.Status, &p.Status))) {
 		decided, decision, limit := h.now, h.decisions, h.limit(seen)
 		writes = append(writes, func() {
 			// The shell writes a decision soon or not at all, and no other manager leads and decides before that. With
 			// one NodeGuard, its resource version is sufficient: this is tested as well.
 			if len(h.guards) == 1 || (h.now.Sub(decided) < 10*time.Second && h.decisions == decision) {
-				written = h.writeStatus(name, seen, limit, &p)
+				if written = h.writeStatus(name, seen, limit, &p); written {
+					version = h.guards[name].ResourceVersion
+				}
 			}
 		})
 	}
-	if len(p.Moves) == 0 { // a budget opens in a later pass, for a stored release
+	if len(p.Moves) == 0 { // a companion is deleted in a later pass, for a stored release
 		for _, i := range h.rng.Perm(len(p.Actions)) {
-			writes = append(writes, func() { h.do(name, seen, p.Actions[i]) })
+			writes = append(writes, func() { h.do(name, &in, p.Actions[i], late() || !h.mayCreate(p.Actions[i], name, &in, version)) })
 		}
 	} else {
 		for _, a := range p.Actions {
-			if set, opens := a.(SetBudget); opens && set.Open && !h.isReleased(seen, set.Budget.Node) &&
-				!h.mayKnowRelease(seen, h.nodes[set.Budget.Node]) {
-				h.fail("a budget opens in the pass that decides it")
+			if d, deletes := a.(DeletePod); deletes && d.Unchanged && !h.isReleased(seen, d.Pod.Node) &&
+				!h.mayKnowRelease(seen, h.nodes[d.Pod.Node]) {
+				h.fail("a companion is deleted in the pass that decides it")
 			}
 			writes = append(writes, func() {
 				if written { // nothing follows a decision that was not written
-					h.do(name, seen, a)
+					h.do(name, &in, a, late() || !h.mayCreate(a, name, &in, version))
 				}
 			})
 		}
@@ -84,7 +90,7 @@ func (h *history) creates(in *Input, p *Plan) {
 	}
 	for _, a := range p.Actions {
 		switch a.(type) {
-		case CreateCompanion, CreateCheck, CreateBudget:
+		case CreateCompanion, CreatePlaceholder, CreateCheck, CreateBudget:
 			h.fail("%s is in a namespace that is not allowed, and creates %+v", in.Guard.Name, a)
 		}
 	}
@@ -102,8 +108,6 @@ func (h *history) createsElsewhere(in *Input, p *Plan) {
 		case CreateCompanion:
 			node = a.Node
 		case CreateCheck:
-			node = a.Node
-		case CreateBudget:
 			node = a.Node
 		}
 		if node != "" && in.AllowedNodes != nil && teams[node] != "a" {
@@ -174,48 +178,38 @@ func (h *history) writeStatus(name string, seen *v1alpha1.NodeGuard, limit int, 
 	return true
 }
 
-func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
-	owner := seen.UID
-	h.say("%s: %T %+v", name, a, a)
+// do makes a write. A late one is that of a manager that was frozen while another one led. What only protects more does no harm even then.
+func (h *history) do(name string, in *Input, a Action, late bool) {
+	owner, revision := in.Guard.UID, in.Guard.Labels["revision"]
+	h.say("%s: %T %+v (late: %v)", name, a, a, late)
 	switch a := a.(type) {
 	case CreateCompanion:
-		h.create(
-			simPod{Pod: Pod{Name: a.Name, Node: a.Node, Owner: owner, Revision: seen.Labels["revision"]}, guard: name, role: "companion"},
-		)
+		if late {
+			h.met["created too late"]++
+			return
+		}
+		h.create(simPod{Pod: Pod{Name: a.Name, Node: a.Node, Owner: owner, Revision: revision}, guard: name, role: "companion"})
+	case CreatePlaceholder:
+		h.create(simPod{Pod: Pod{Name: a.Name, Owner: owner}, guard: name, role: "placeholder"})
 	case CreateCheck:
 		h.create(simPod{Pod: Pod{Name: a.Name, Node: a.Node, Owner: owner, RequestedAt: a.RequestedAt}, guard: name, role: "check"})
 	case CreateBudget:
-		if _, there := h.budgets[BudgetName(name, a.Node)]; !there {
-			b := Budget{
-				Name:            BudgetName(name, a.Node),
-				UID:             owner + "-b",
-				ResourceVersion: h.uid(),
-				Node:            a.Node,
-				Owner:           owner,
-				BudgetState:     a.BudgetState,
-			}
+		if _, there := h.budgets[BudgetName(name)]; !there && !late {
+			b := Budget{Name: BudgetName(name), UID: owner + "-b", ResourceVersion: h.uid(), Owner: owner, BudgetState: a.BudgetState}
 			h.budgets[b.Name] = simBudget{Budget: b, guard: name}
 		}
 	case SetBudget:
-		b, there := h.budgets[a.Budget.Name]
-		if !there || b.ResourceVersion != a.Budget.ResourceVersion {
-			h.met["stale write"]++
-			return
-		}
-		b.BudgetState, b.Drifted, b.ResourceVersion, b.counted, b.loose = a.BudgetState, false, h.uid(), false, false
-		b.openFor = h.nodes[b.Node].UID
-		if g, there := h.guards[name]; there {
-			for _, o := range h.status(g).Released {
-				if o.Node == b.Node {
-					b.openFor = o.UID // the next pass handles a Node that was recreated meanwhile
-				}
-			}
-		}
-		h.budgets[b.Name] = b
+		h.setBudget(a, late)
 	case DeletePod:
-		if p, there := h.pods[a.Pod.Name]; there && p.UID == a.Pod.UID {
-			h.deleting(name, &p, a.Reason)
+		if p, there := h.pods[a.Pod.Name]; there && p.UID == a.Pod.UID && (!a.Unchanged || p.ResourceVersion == a.Pod.ResourceVersion) {
+			h.deleting(name, &p, &a)
 			p.Terminating = true
+			h.pods[p.Name] = p
+		}
+	case EndRelease:
+		if p, there := h.pods[a.Companion.Name]; there && p.UID == a.Companion.UID {
+			h.met["release ended before its companion was deleted"]++
+			p.EndedRelease, p.ResourceVersion = a.Release, h.uid()
 			h.pods[p.Name] = p
 		}
 	case DeleteBudget:
@@ -233,6 +227,31 @@ func (h *history) do(name string, seen *v1alpha1.NodeGuard, a Action) {
 	}
 }
 
+// mayCreate reports whether the budget and the NodeGuard are still those that a pass has observed, if an action creates a companion.
+func (h *history) mayCreate(a Action, guard string, in *Input, version string) bool {
+	if _, creates := a.(CreateCompanion); !creates {
+		return true
+	}
+	live, there := h.budgets[BudgetName(guard)]
+	g := h.guards[guard]
+	isLive := func(b Budget) bool { return b.Name == live.Name && b.ResourceVersion == live.ResourceVersion }
+	return there && g != nil && g.ResourceVersion == version && slices.ContainsFunc(in.Budgets, isLive)
+}
+
+func (h *history) setBudget(a SetBudget, late bool) {
+	b, there := h.budgets[a.Budget.Name]
+	switch {
+	case !there || b.ResourceVersion != a.Budget.ResourceVersion:
+		h.met["stale write"]++
+		return
+	case late && a.MinAvailable < b.MinAvailable:
+		h.met["lowered too late"]++
+		return
+	}
+	b.BudgetState, b.Drifted, b.ResourceVersion, b.Processed, b.loose = a.BudgetState, false, h.uid(), false, false
+	h.budgets[b.Name] = b
+}
+
 func (h *history) create(p simPod) {
 	switch other, there := h.pods[p.Name]; {
 	case h.refuses[p.Node] || tenants[p.guard]:
@@ -247,6 +266,7 @@ func (h *history) create(p simPod) {
 	}
 	h.made(&p)
 	h.companionOn(&p)
+	p.ResourceVersion = h.uid()
 	p.UID, p.Created, p.Phase = "p"+p.Owner+"-"+typesUID(h.uid()), h.now, corev1.PodPending
 	h.pods[p.Name] = p
 }
@@ -265,6 +285,11 @@ func (h *history) kubelets() {
 		p := h.pods[name]
 		node, there := h.nodes[p.Node]
 		switch {
+		case p.Node == "": // it is never scheduled
+			if p.Terminating {
+				h.happened++
+				delete(h.pods, name)
+			}
 		case !there:
 			h.happened++
 			delete(h.pods, name) // the pod garbage collector
@@ -291,15 +316,9 @@ func (h *history) kubelets() {
 	h.daemons()
 	h.keepSeats()
 	for _, name := range sorted(h.budgets) {
-		b := h.budgets[name]
-		if b.Evicting && (h.calm || h.chance(60)) {
-			b = h.forgetEvicted(b)
+		if h.calm || h.chance(60) {
+			h.process(h.budgets[name])
 		}
-		if !b.counted && (h.calm || h.chance(60)) {
-			h.happened++
-			b.counted = true
-		}
-		h.budgets[name] = b
 	}
 	h.collectGarbage()
 }

@@ -202,7 +202,8 @@ func (h *history) moved(name string, limit int, p *Plan) {
 		if h.lets[key] && !h.unguardedOnce[key] {
 			h.fail("%s releases %s a second time for one request", name, m.Node)
 		}
-		h.lets[key] = true
+		// A frozen manager may release a node that has got its seat back meanwhile. That release ends, and another one follows.
+		h.lets[key] = !h.seated()[m.UID]
 	}
 	all, _ := h.guarded(&h.cluster, g)
 	for _, m := range p.Moves {
@@ -221,14 +222,24 @@ func (h *history) moved(name string, limit int, p *Plan) {
 	}
 }
 
-// deleting : what protects a held node is not deleted.
-func (h *history) deleting(guard string, p *simPod, reason string) {
+// deleting : a companion is deleted for a release only while its node is released.
+func (h *history) deleting(guard string, p *simPod, a *DeletePod) {
 	g, there := h.guards[guard]
-	if p.role != "companion" || !there || p.Owner != g.UID {
+	if p.role != "companion" || !there || p.Owner != g.UID || !g.DeletionTimestamp.IsZero() {
 		return
 	}
-	if reason == v1alpha1.ReasonRevisionStarted {
+	if a.Reason == v1alpha1.ReasonRevisionStarted {
 		h.met["companion replaced"]++
+	}
+	if !a.Unchanged {
+		return
+	}
+	h.met["companion deleted for a release"]++
+	node, exists := h.nodes[p.Node]
+	all, _ := h.guarded(&h.cluster, g)
+	if exists && slices.Contains(all, p.Node) && !h.mayKnowRelease(g, node) && !slices.ContainsFunc(h.status(g).Released,
+		func(o v1alpha1.ReleasedNode) bool { return o.CompanionUID == p.UID }) {
+		h.fail("the companion of %s on %s is deleted without a release", guard, p.Node)
 	}
 }
 
@@ -317,30 +328,20 @@ func (h *history) replaces(in *Input, p *Plan) {
 
 // check checks the rules for the cluster after every step.
 func (h *history) check() {
-	open := map[string]simBudget{}
-	for name, b := range h.budgets {
-		if b.Open {
-			open[name] = b
-		}
-	}
-	for _, name := range sorted(open) {
-		b := open[name]
+	for _, name := range sorted(h.budgets) {
+		b := h.budgets[name]
 		g, there := h.guards[b.guard]
-		node, exists := h.nodes[b.Node]
-		if !there || !exists || g.UID != b.Owner || !g.DeletionTimestamp.IsZero() {
+		if !there || g.UID != b.Owner || b.loose || h.isLoose(b.guard) {
 			continue
 		}
-		if all, _ := h.guarded(&h.cluster, g); !slices.Contains(all, b.Node) {
-			b.loose = true
-			h.budgets[name] = b
+		ready := int32(0)
+		for _, p := range h.pods {
+			if p.guard == b.guard && p.role == "companion" && !p.Terminating && p.Ready {
+				ready++
+			}
 		}
-		if !b.loose && b.openFor == node.UID &&
-			!slices.ContainsFunc(
-				h.status(g).Released,
-				func(o v1alpha1.ReleasedNode) bool { return o.Node == b.Node && o.UID == node.UID },
-			) &&
-			!h.mayKnowRelease(g, node) {
-			h.fail("the budget of %s for %s is open without a release", b.guard, b.Node)
+		if ready > b.MinAvailable {
+			h.fail("the budget of %s requires %d of %d companions", b.guard, b.MinAvailable, ready)
 		}
 	}
 	switch len(h.guards) {
@@ -349,4 +350,14 @@ func (h *history) check() {
 	case 3:
 		h.met["three guards on one node"]++
 	}
+}
+
+// isLoose reports whether there are pods with the labels of companions that Everynode has not created.
+func (h *history) isLoose(guard string) bool {
+	for _, p := range h.pods {
+		if p.guard == guard && p.isStranger() {
+			return true
+		}
+	}
+	return false
 }

@@ -46,7 +46,7 @@ func TestHistoriesReachAllSituations(t *testing.T) {
 	}
 	for _, what := range []string{
 		"seat evicted", "seat refused", "seat joins a cordoned node", "release ends because the seat is back", v1alpha1.ReasonWaitingForBudget,
-		"released", "available again", "node deleted", "evicted", "eviction in flight", "eviction lost", "refused", "break-glass", "deadline", "check succeeded", "check failed", "approved", "stale write", "conflict",
+		"released", "available again", "node deleted", "evicted", "companion deleted for a release", "release ended before its companion was deleted", "created too late", "lowered too late", "refused", "break-glass", "deadline", "check succeeded", "check failed", "approved", "stale write", "conflict",
 		"manager crashed", "manager frozen", "manager resumed", "drained", "companion replaced", "unhealthy node released", "guard deleted", "two guards on one node", "three guards on one node", "released by two guards", "drained while another is unready",
 		"stranger", "stranger under a held node's labels", "name taken", "another name", "companion rejected", "check rejected", "companion created after a rejection",
 		"check never ends", "pod never ends", "break-glass of the compromised node", "guard with a finalizer", "guard added", "namespace not allowed", "released in a namespace that is not allowed", "skewed check",
@@ -90,13 +90,10 @@ type simPod struct {
 type simBudget struct {
 	Budget
 	guard string
-	// evicted are the pods whose eviction it has counted, by name.
-	evicted []string
-	// counted is true after the disruption controller has observed its current state.
-	counted bool
-	// openFor is the machine for which it was opened; loose is true once the node was not guarded in between.
-	openFor types.UID
-	loose   bool
+	// desired and allowed are what the disruption controller has calculated with Healthy.
+	desired, allowed int32
+	// loose is true if another client has changed it, or it counts pods that Everynode has not created.
+	loose bool
 }
 
 // history is a cluster, its managers and the tools that drain its nodes.
@@ -110,13 +107,11 @@ type history struct {
 	cache cluster
 	// asleep are writes of a manager that was frozen before it made them.
 	asleep []func()
-	// decisions counts those that were made, one after another.
-	decisions  int
-	tools      []*tool
-	disruption disruption
-	// inFlight are evictions whose pods are not deleted yet.
-	inFlight []eviction
-	gate     map[string]bool // the result of a check on the node
+	// decisions counts those that were made, one after another, and passes all passes.
+	decisions, passes int
+	tools             []*tool
+	disruption        disruption
+	gate              map[string]bool // the result of a check on the node
 	// clocks are the offsets of the clocks of nodes.
 	clocks map[string]time.Duration
 	// refuses are the nodes whose pods the API server rejects.
@@ -357,13 +352,11 @@ func (h *history) look(c *cluster, live bool) *sight {
 		p := c.pods[name]
 		in := s.part(p.guard)
 		switch {
-		case p.forged && p.role == "companion":
-			in.ForeignPods = append(in.ForeignPods, Stranger{p.Name, p.Node, NodeID(p.Node)})
-		case p.forged:
-		case p.role == "stranger":
-			if p.claims != "" {
-				in.ForeignPods = append(in.ForeignPods, Stranger{p.Name, p.Node, NodeID(p.claims)})
-			}
+		case p.isStranger():
+			in.ForeignPods = append(in.ForeignPods, Stranger{p.Name, p.Node})
+		case p.forged, p.role == "stranger":
+		case p.role == "placeholder":
+			in.Placeholders = append(in.Placeholders, p.Pod)
 		case p.role == "check":
 			in.Checks = append(in.Checks, p.timed())
 		default:
@@ -381,7 +374,7 @@ func (h *history) look(c *cluster, live bool) *sight {
 func (s *sight) part(guard string) *Input {
 	in := s.parts[guard]
 	if in == nil {
-		in = &Input{Companions: make([]Pod, 0, len(s.nodes)), Budgets: make([]Budget, 0, len(s.nodes))}
+		in = &Input{Companions: make([]Pod, 0, len(s.nodes))}
 		s.parts[guard] = in
 	}
 	return in

@@ -9,7 +9,6 @@ import (
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
-	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/everynode/everynode/internal/kube"
 )
@@ -54,7 +53,7 @@ func (h *history) toolStep(t *tool) {
 		h.cordon(&node)
 		t.pods = nil
 		for _, p := range sorted(h.pods) {
-			if pod := h.pods[p]; pod.Node == t.node {
+			if pod := h.pods[p]; pod.Node == t.node && pod.role != "stranger" { // drains omit the pods of kubelets
 				t.pods = append(t.pods, string(pod.UID))
 			}
 		}
@@ -113,15 +112,17 @@ func (h *history) evictAll(t *tool) {
 		}
 		left = true
 		switch {
-		case p.Terminating || slices.ContainsFunc(h.inFlight, func(e eviction) bool { return e.uid == p.UID }):
+		case p.Terminating:
 		case !h.mayEvict(&p):
 			h.met["refused"]++
-		case h.isCounted(&p) && !h.calm && h.chance(15):
-			h.begins(&p)
 		default:
+			h.takesOne(&p)
 			h.evicted(&p)
-			h.deleteEvicted(p)
+			h.happened++
+			p.Terminating = true
+			h.pods[name] = p
 			h.say("%s evicts %s", t.name, name)
+			h.met["evicted"]++
 		}
 	}
 	if !left {
@@ -129,121 +130,53 @@ func (h *history) evictAll(t *tool) {
 	}
 }
 
-// eviction is a request for an eviction that a PodDisruptionBudget has counted, and whose pod is not deleted yet.
-type eviction struct {
-	pod         string
-	uid, budget types.UID
-	// released is true if the node was released when the eviction was granted. Another client may have opened the PodDisruptionBudget.
-	released bool
-}
-
-// isCounted reports whether an eviction is counted by the PodDisruptionBudget of a node. It is not that of a pod that is not ready.
-func (h *history) isCounted(p *simPod) bool {
-	b, there := h.budgets[BudgetName(p.guard, p.Node)]
-	return there && b.Open && p.Ready && p.role == "companion" && !p.forged
-}
-
-func (h *history) begins(p *simPod) {
-	b := h.budgets[BudgetName(p.guard, p.Node)]
-	h.evicted(p)
-	h.happened++
-	h.met["eviction in flight"]++
-	h.say("the eviction of %s is granted, and the API server has not deleted it yet", p.Name)
-	h.inFlight = append(h.inFlight, eviction{p.Name, p.UID, b.UID, h.guards[p.guard] != nil && h.wasReleased(h.guards[p.guard], p.Node)})
-	b.evicted, b.Evicting, b.ResourceVersion = append(slices.Clone(b.evicted), p.Name), true, h.uid()
-	h.budgets[b.Name] = b
-}
-
-func (h *history) deleteEvicted(p simPod) {
-	h.happened++
-	p.Terminating = true
-	h.pods[p.Name] = p
-	h.met["evicted"]++
-}
-
-// continueEvictions deletes pods whose evictions were granted before. The API server deletes them by UID only, whatever has happened
-// meanwhile, unless it crashes before.
-func (h *history) continueEvictions() {
-	for _, e := range slices.Clone(h.inFlight) {
-		if h.calm || h.chance(25) {
-			h.continueEviction(e, !h.calm && h.chance(10))
-		}
-	}
-}
-
-func (h *history) continueEviction(e eviction, lost bool) {
-	h.inFlight = slices.DeleteFunc(h.inFlight, func(o eviction) bool { return o == e })
-	h.happened++
-	p, there := h.pods[e.pod]
-	switch {
-	case !there || p.UID != e.uid || p.Terminating:
-	case lost:
-		h.met["eviction lost"]++
-		h.say("the API server crashes before it deletes %s", e.pod)
-	default:
-		h.say("the API server deletes %s", e.pod)
-		h.isReleasedUntil(e, &p)
-		h.deleteEvicted(p)
-	}
-}
-
-// isReleasedUntil : a release lasts as long as an eviction that it has let through.
-func (h *history) isReleasedUntil(e eviction, p *simPod) {
-	g, living := h.guards[p.guard]
-	b, there := h.budgets[BudgetName(p.guard, p.Node)]
-	if !e.released || !living || !there || b.UID != e.budget || b.loose || g.UID != p.Owner || !g.DeletionTimestamp.IsZero() {
-		return
-	}
-	node, exists := h.nodes[p.Node]
-	all, _ := h.guarded(&h.cluster, g)
-	if exists && slices.Contains(all, p.Node) && !h.wasReleased(g, p.Node) && !h.mayKnowRelease(g, node) {
-		h.fail("the API server deletes the companion of %s on %s, and its release has ended", g.Name, p.Node)
-	}
-}
-
-// forgetEvicted is what the disruption controller does: it counts a pod again that was not deleted for two minutes.
-func (h *history) forgetEvicted(b simBudget) simBudget {
-	var left []string
-	for _, name := range b.evicted {
-		if p, there := h.pods[name]; there && !p.Terminating &&
-			slices.ContainsFunc(h.inFlight, func(e eviction) bool { return e.uid == p.UID }) {
-			left = append(left, name)
-		}
-	}
-	if len(left) != len(b.evicted) {
-		h.happened++
-		b.evicted, b.Evicting, b.ResourceVersion = left, len(left) > 0, h.uid()
-	}
-	return b
-}
-
-// mayEvict is the decision of the API server. Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go.
+// mayEvict is the decision of the API server, by what the disruption controller has calculated last.
+// Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go.
 func (h *history) mayEvict(p *simPod) bool {
 	if p.Phase != corev1.PodRunning || p.role == "check" {
 		return true
 	}
-	budget, there := h.budgets[BudgetName(p.guard, p.Node)]
+	b, there := h.budgets[BudgetName(p.guard)]
 	switch {
 	case there && h.foreign:
 		return false // it has two
 	case !there:
 		return !h.foreign
-	case !budget.counted:
-		return false
-	case budget.Open: // minAvailable 0, AlwaysAllow
+	case !p.Ready && b.Healthy >= b.desired && b.desired > 0:
 		return true
 	}
-	healthy, wanted := 0, 1 // minAvailable, IfHealthyBudget
-	if budget.Locked {
-		wanted = 1000000
+	return b.Processed && b.allowed > 0
+}
+
+// takesOne is called when an eviction is granted.
+func (h *history) takesOne(p *simPod) {
+	if b, there := h.budgets[BudgetName(p.guard)]; there && p.Ready && p.Phase == corev1.PodRunning && p.role != "check" {
+		b.allowed--
+		h.budgets[b.Name] = b
 	}
-	for _, other := range h.pods {
-		if other.Ready && other.guard == p.guard &&
-			((other.role == "companion" && other.Node == p.Node) || (other.role == "stranger" && other.claims == p.Node)) {
-			healthy++
+}
+
+// process is a pass of the disruption controller for a budget.
+func (h *history) process(b simBudget) {
+	was := b
+	b.Healthy, b.desired, b.Processed = 0, b.MinAvailable, true
+	for _, p := range h.pods {
+		if p.guard == b.guard && p.Ready && !p.Terminating && (p.isStranger() || p.role == "companion") {
+			b.Healthy++
+			b.loose = b.loose || p.isStranger()
 		}
 	}
-	return healthy > wanted || (!p.Ready && healthy >= wanted)
+	b.allowed = max(0, b.Healthy-b.desired)
+	if b.Healthy != was.Healthy || b.desired != was.desired || b.allowed != was.allowed || !was.Processed {
+		h.happened++
+		b.ResourceVersion = h.uid()
+		h.budgets[b.Name] = b
+	}
+}
+
+// isStranger reports whether the budget selects a pod that Everynode has not created, or not like that.
+func (p *simPod) isStranger() bool {
+	return p.role == "stranger" && p.claims != "" || p.forged && (p.role == "companion" || p.role == "placeholder")
 }
 
 func (h *history) maintain(t *tool, node kube.Node) {

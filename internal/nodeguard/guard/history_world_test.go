@@ -20,12 +20,14 @@ import (
 
 // memory is what the manager remembers for a guard. It is lost when the manager ends.
 type memory struct {
-	obstacle  *hold.Why
-	wait      time.Duration
-	refusedAt map[string]time.Time
-	checks    map[string]*hold.Why
-	taken     map[string]NameHolder
-	takenAt   map[string]time.Time
+	obstacle *hold.Why
+	// placeholder is why the placeholder is rejected.
+	placeholder *hold.Why
+	wait        time.Duration
+	refusedAt   map[string]time.Time
+	checks      map[string]*hold.Why
+	taken       map[string]NameHolder
+	takenAt     map[string]time.Time
 }
 
 func (h *history) of(guard string) *memory {
@@ -50,7 +52,7 @@ func (h *history) remembered(in *Input) {
 		}
 	}
 	in.Obstacle, in.RefusedAt, in.CheckObstacles, in.TakenNames = m.obstacle, m.refusedAt, m.checks, m.taken
-	in.NameKey = "key"
+	in.NameKey, in.PlaceholderObstacle = "key", m.placeholder
 }
 
 // refused records that the API server rejects a pod.
@@ -58,9 +60,13 @@ func (h *history) refused(p *simPod) {
 	m := h.of(p.guard)
 	m.wait = max(min(2*m.wait, 15*time.Second), time.Second)
 	o := &hold.Why{Reason: v1alpha1.ReasonPodForbidden, Message: "a policy refuses pods on " + p.Node, Until: h.now.Add(m.wait)}
-	if p.role == "check" {
+	switch p.role {
+	case "check":
 		h.met["check rejected"]++
 		m.checks[p.Node] = o
+		return
+	case "placeholder":
+		m.placeholder = o
 		return
 	}
 	h.met["companion rejected"]++
@@ -75,8 +81,12 @@ func (h *history) made(p *simPod) {
 	if len(m.taken) > 0 {
 		h.met["another name"]++
 	}
-	if p.role == "check" {
+	switch p.role {
+	case "check":
 		delete(m.checks, p.Node)
+		return
+	case "placeholder":
+		m.placeholder = nil
 		return
 	}
 	if m.obstacle != nil {
@@ -173,6 +183,7 @@ func (h *history) mirrorPod() {
 		h.met["stranger under a held node's labels"]++
 	}
 	name := "static-" + h.uid()
+	h.loosen(guard)
 	h.say("%s makes %s with the labels of the companion of %s for %s", h.evil, name, guard, claims)
 	h.pods[name] = simPod{
 		Pod:    Pod{Name: name, UID: typesUID(name), Node: h.evil, Phase: corev1.PodRunning, Ready: h.chance(80), Created: h.now},
@@ -214,14 +225,15 @@ func (h *history) comeAndGo(guard string) {
 	h.guards[guard] = g
 }
 
-// evicted : a node whose budget records a release request loses its companion only if it was released, regardless of which
-// pods exist.
+// evicted : the API server evicts no ready companion while the budget has what the manager has written. While a node waits, it evicts none,
+// regardless of which pods exist. One that is not ready may have been counted as ready before: the API server evicts it until the disruption
+// controller has counted again.
 func (h *history) evicted(p *simPod) {
-	b, there := h.budgets[BudgetName(p.guard, p.Node)]
+	b, there := h.budgets[BudgetName(p.guard)]
 	g, living := h.guards[p.guard]
-	if p.role == "companion" && !p.forged && there && living && g.UID == b.Owner && p.Phase == corev1.PodRunning && !b.Open &&
-		!b.RequestedAt.IsZero() {
-		h.fail("the companion of %s is evicted from %s, which is held: %+v", p.guard, p.Node, b)
+	if p.role == "companion" && !p.forged && there && living && g.UID == b.Owner && p.Phase == corev1.PodRunning && p.Ready &&
+		(!b.loose || b.MinAvailable == Locked) && !h.wasReleased(g, p.Node) {
+		h.fail("the companion of %s is evicted from %s: %+v", p.guard, p.Node, b)
 	}
 }
 
@@ -250,7 +262,7 @@ func (h *history) isGuarded(g *v1alpha1.NodeGuard, node string) {
 			continue
 		}
 		companions++
-		if _, budget := h.budgets[BudgetName(g.Name, node)]; budget && !h.foreign && h.mayEvict(&p) && !h.wasReleased(g, node) {
+		if b, there := h.budgets[BudgetName(g.Name)]; there && !b.loose && !h.foreign && h.mayEvict(&p) && !h.wasReleased(g, node) {
 			h.fail("the companion of %s on %s can be evicted, and no NodeGuard has released the node", g.Name, node)
 		}
 	}
@@ -272,7 +284,7 @@ func (h *history) allLeft() {
 		}
 		for _, b := range h.budgets {
 			if b.guard == name {
-				h.fail("%s is deleted, and its budget for %s still exists", name, b.Node)
+				h.fail("%s is deleted, and its budget still exists", name)
 			}
 		}
 		for _, p := range h.pods {

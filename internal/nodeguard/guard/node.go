@@ -20,15 +20,14 @@ type observedNode struct {
 	targets, readyTargets int
 	companion             *Pod
 	check                 *Pod
-	budget                *Budget
-	// surplus are further companions. crowded is true while other pods have the labels of the companion. succeeds is
-	// true while one of these is the companion of an earlier NodeGuard of the same name, which must terminate first.
-	surplus           []*Pod
-	crowded, succeeds bool
+	// surplus are further companions. succeeds is true while there is the companion of an earlier NodeGuard of the same name, which must
+	// terminate first.
+	surplus  []*Pod
+	succeeds bool
 	// requestedBy is the source of the release request; "" if there is none.
 	requestedBy string
-	// requestedAt is when the request was first observed.
-	requestedAt time.Time
+	// requestedAt is when the request was first observed, and storedAt what the budget says about that.
+	requestedAt, storedAt time.Time
 	// seated is true while the node has a seat, which a drain must evict first.
 	seated bool
 	// peerRelease is the first release of the node by another NodeGuard; nil if there is none.
@@ -45,12 +44,15 @@ func (n *observedNode) breaksGlass() bool { return n.BreakGlass != "" && !n.seat
 
 // isRequestStored reports whether the release request is recorded on the budget: a check belongs to that request.
 func (n *observedNode) isRequestStored() bool {
-	return n.budget != nil && n.budget.RequestedAt.Equal(n.requestedAt)
+	return !n.storedAt.IsZero() && n.storedAt.Equal(n.requestedAt)
 }
 
 func isReady(pod *Pod) bool {
 	return pod != nil && !pod.Terminating && pod.Ready && pod.Phase == corev1.PodRunning
 }
+
+// isAlive reports whether a pod can be ready.
+func isAlive(pod *Pod) bool { return pod != nil && !pod.Terminating && !pod.ended() }
 
 // stage is how far the release of a node is.
 type stage int
@@ -131,7 +133,7 @@ func (n *nodePlan) markReturning() {
 // markAvailable removes the entry of the node from the future status.released.
 func (n *nodePlan) markAvailable() { n.stage, n.entry = notReleased, nil }
 
-// active reports whether the budget of the node should be open.
+// active reports whether the companion of the node should be deleted, and not be created again.
 func (n *nodePlan) active() bool { return n.stage == released }
 
 // awaitsRelease reports whether the node requests a release that is not stored yet.
@@ -166,13 +168,20 @@ func (n *nodePlan) isAvailableAgain() bool {
 	return n.stage == returning && !n.isUnhealthy() && isReady(n.companion)
 }
 
-// mayOpen reports whether the budget of the node may be open for its entry in status.released.
-func (n *nodePlan) mayOpen() bool { return n.active() && !n.isOver() }
+// isLetGo reports whether the companion of the node is about to be deleted for its release.
+func (n *nodePlan) isLetGo() bool {
+	return (n.active() || n.releasing && !n.expected) && isAlive(n.companion)
+}
 
 // requestEnded reports whether the release request of a released node has ended. A seat returns only to a node that is not cordoned, so
 // the request has ended even if there is another one now.
 func (n *nodePlan) requestEnded() bool { return !n.requestsRelease() || n.seated || n.isOver() }
 
-// isOver reports whether the budget of the node was closed after the release in its entry, or a later one. Then the entry
-// is older than the budget: it is of a stale view, or of an earlier status that a user has restored.
-func (n *nodePlan) isOver() bool { return n.budget != nil && n.budget.endedAfter(n.entry) }
+// isOver reports whether the node has another companion than when it was released, or one on which the end of that release is noted. Then
+// the entry is of a stale view, or of an earlier status that a user has restored, or another manager has created a companion meanwhile.
+func (n *nodePlan) isOver() bool { return n.companion != nil && !n.companion.isReleasedBy(n.entry) }
+
+// isReleasedBy reports whether a companion is the one that a release is of, and may be deleted for it.
+func (p *Pod) isReleasedBy(entry *v1alpha1.ReleasedNode) bool {
+	return p.UID == entry.CompanionUID && !p.endedAfter(entry)
+}

@@ -90,16 +90,16 @@ func Revision(t *corev1.PodTemplateSpec) string {
 	return kube.ShortHash(string(b))
 }
 
-// BudgetName is the only name that the budget of a node can have, so there is never more than one.
-func BudgetName(guard, node string) string { return prefix(guard) + kube.ShortHash(node) }
+// BudgetName is the only name that the budget of a NodeGuard can have, so there is never more than one.
+func BudgetName(guard string) string { return prefix(guard) + "guard" }
 
-// PodName is the name of the companion or the check of a node (role). The key is a secret of the manager, so that
+// PodName is the name of the companion or the check of a node, or of the placeholder (role). The key is a secret of the manager, so that
 // kubelets and users cannot guess the name. nth is how many earlier names are taken by pods of other owners. The suffix distinguishes a companion from
 // the pods of a DaemonSet with the name of its NodeGuard.
 func PodName(guard, key, role, node string, nth int) string {
 	suffix := "-guard"
-	if role == v1alpha1.GuardRoleCheck {
-		suffix = "-check"
+	if role != v1alpha1.GuardRoleCompanion {
+		suffix = "-" + role
 	}
 	return prefix(guard) + kube.ShortHash(fmt.Sprintf("%s/%s/%s/%d", key, role, node, nth)) + suffix
 }
@@ -114,7 +114,7 @@ func prefix(guard string) string {
 // NodeID represents a node in labels, because label values must be shorter than node names can be.
 func NodeID(node string) string { return kube.ShortHash(node) }
 
-// MatchLabels are the labels by which a budget selects its companion.
+// MatchLabels are the labels of the companion of a node.
 func MatchLabels(guard, node string) map[string]string {
 	return map[string]string{v1alpha1.NodeGuardLabel: guard, v1alpha1.GuardedNodeLabel: NodeID(node), v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion}
 }
@@ -186,35 +186,38 @@ func containerCheck(spec *v1alpha1.ReleaseCheck, node string) corev1.PodSpec {
 	return pod
 }
 
-// NewBudget is the PodDisruptionBudget of a node.
-func NewBudget(g *v1alpha1.NodeGuard, node string, state BudgetState) *policyv1.PodDisruptionBudget {
-	b := &policyv1.PodDisruptionBudget{ObjectMeta: made(g, BudgetName(g.Name, node))}
-	WriteBudget(b, g.Name, node, state)
+// Placeholder returns a pod that is never scheduled, and so never ready. The budget expects it beside the companions.
+func Placeholder(g *v1alpha1.NodeGuard, name string, opts task.Options) *corev1.Pod {
+	pod := &corev1.Pod{ObjectMeta: made(g, name), Spec: WaitingPod(opts, ContainerName)}
+	pod.Labels[v1alpha1.NodeGuardLabel], pod.Labels[v1alpha1.GuardRoleLabel] = g.Name, v1alpha1.GuardRolePlaceholder
+	pod.Annotations[SafeToEvictAnnotation] = "true"
+	pod.Annotations[kube.DescriptionAnnotation] = "is never scheduled, so that the PodDisruptionBudget of the companions expects more pods than it requires"
+	pod.Spec.SchedulingGates = []corev1.PodSchedulingGate{{Name: v1alpha1.PlaceholderGate}}
+	return pod
+}
+
+// NewBudget is the PodDisruptionBudget of the companions.
+func NewBudget(g *v1alpha1.NodeGuard, state BudgetState) *policyv1.PodDisruptionBudget {
+	b := &policyv1.PodDisruptionBudget{ObjectMeta: made(g, BudgetName(g.Name))}
+	WriteBudget(b, g.Name, state)
 	return b
 }
 
-// lockedAvailable is more pods than a node can have, so that no disruption is ever allowed.
-const lockedAvailable = 1_000_000
-
 // WriteBudget sets the fields of a budget for a state.
 //
-// A locked budget requires more ready pods than there can be, so pods of other owners with the same labels cannot open
-// it. Not all closed budgets are locked, because monitoring reports budgets with fewer ready pods than required.
-//
-// The companion's owner has no scale subresource for the disruption controller, so minAvailable must be a whole number:
-// 1 of 1 closes the budget, 0 opens it. Evicting a companion that is not ready also needs the policy: with
-// IfHealthyBudget its eviction is denied if 1 is required, and also if 0 are, because then no disruption is allowed.
-func WriteBudget(b *policyv1.PodDisruptionBudget, guard, node string, state BudgetState) {
-	available, policy := intstr.FromInt32(1), policyv1.IfHealthyBudget
-	switch {
-	case state.Open:
-		available, policy = intstr.FromInt32(0), policyv1.AlwaysAllow
-	case state.Locked:
-		available = intstr.FromInt32(lockedAvailable)
-	}
+// The companion's owner has no scale subresource for the disruption controller, so minAvailable must be a whole number. With IfHealthyBudget,
+// the eviction of a companion that is not ready is denied as well, while fewer are ready than are required.
+func WriteBudget(b *policyv1.PodDisruptionBudget, guard string, state BudgetState) {
+	available, policy := intstr.FromInt32(state.MinAvailable), policyv1.IfHealthyBudget
 	b.Spec = policyv1.PodDisruptionBudgetSpec{
-		MinAvailable:               &available,
-		Selector:                   &metav1.LabelSelector{MatchLabels: MatchLabels(guard, node)},
+		MinAvailable: &available,
+		Selector: &metav1.LabelSelector{
+			MatchLabels: map[string]string{v1alpha1.NodeGuardLabel: guard},
+			MatchExpressions: []metav1.LabelSelectorRequirement{{
+				Key: v1alpha1.GuardRoleLabel, Operator: metav1.LabelSelectorOpIn,
+				Values: []string{v1alpha1.GuardRoleCompanion, v1alpha1.GuardRolePlaceholder},
+			}},
+		},
 		UnhealthyPodEvictionPolicy: &policy,
 	}
 	b.Labels, b.Annotations = maps.Clone(b.Labels), maps.Clone(b.Annotations)
@@ -224,36 +227,54 @@ func WriteBudget(b *policyv1.PodDisruptionBudget, guard, node string, state Budg
 	if b.Annotations == nil {
 		b.Annotations = map[string]string{}
 	}
-	labels := MatchLabels(guard, node)
-	delete(labels, v1alpha1.GuardRoleLabel)
-	maps.Copy(b.Labels, labels)
-	b.Annotations[v1alpha1.GuardedNodeAnnotation] = node
-	set := func(key, value string) {
-		if value == "" {
-			delete(b.Annotations, key)
-		} else {
-			b.Annotations[key] = value
+	b.Labels[v1alpha1.NodeGuardLabel] = guard
+	b.Annotations[kube.DescriptionAnnotation] = "holds nodes for NodeGuard " + guard + ": kubectl get nodeguards"
+	delete(b.Annotations, v1alpha1.RequestedAtAnnotation)
+	if len(state.RequestedAt) > 0 {
+		b.Annotations[v1alpha1.RequestedAtAnnotation] = tokens(state.RequestedAt)
+	}
+}
+
+// tokens is the format of the times of nodes in an annotation.
+func tokens(times map[string]time.Time) string {
+	texts := make(map[string]string, len(times))
+	for node, at := range times {
+		texts[node] = token(at)
+	}
+	b, err := json.Marshal(texts)
+	if err != nil {
+		panic(fmt.Sprintf("encoding times: %v", err)) // a map of strings
+	}
+	return string(b)
+}
+
+// timesOf reads what tokens has written. Another client can write anything there: what is no time is omitted.
+func timesOf(text string) map[string]time.Time {
+	var texts map[string]string
+	if json.Unmarshal([]byte(text), &texts) != nil {
+		return nil
+	}
+	times := make(map[string]time.Time, len(texts))
+	for node, text := range texts {
+		if at, err := time.Parse(time.RFC3339Nano, text); err == nil {
+			times[node] = at
 		}
 	}
-	set(v1alpha1.RequestedAtAnnotation, token(state.RequestedAt))
-	set(v1alpha1.EndedReleaseAnnotation, state.Ended)
+	return times
 }
 
 // ReadBudget returns what the plan reads of a budget.
 func ReadBudget(b *policyv1.PodDisruptionBudget) Budget {
 	budget := Budget{
-		Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion,
-		Node: b.Annotations[v1alpha1.GuardedNodeAnnotation], Owner: owner(b),
-		Evicting: len(b.Status.DisruptedPods) > 0,
+		Name: b.Name, UID: b.UID, ResourceVersion: b.ResourceVersion, Owner: owner(b),
+		Healthy: b.Status.CurrentHealthy, Processed: b.Status.ObservedGeneration >= b.Generation,
 	}
-	budget.Ended = b.Annotations[v1alpha1.EndedReleaseAnnotation]
-	budget.RequestedAt, _ = time.Parse(time.RFC3339Nano, b.Annotations[v1alpha1.RequestedAtAnnotation]) // the zero time with an error
-	requires := func(pods int32) bool {
-		return b.Spec.MinAvailable != nil && *b.Spec.MinAvailable == intstr.FromInt32(pods)
+	budget.RequestedAt = timesOf(b.Annotations[v1alpha1.RequestedAtAnnotation])
+	if b.Spec.MinAvailable != nil && b.Spec.MinAvailable.Type == intstr.Int {
+		budget.MinAvailable = b.Spec.MinAvailable.IntVal
 	}
-	budget.Open, budget.Locked = requires(0), requires(lockedAvailable)
 	should := &policyv1.PodDisruptionBudget{}
-	WriteBudget(should, b.Labels[v1alpha1.NodeGuardLabel], budget.Node, budget.BudgetState)
+	WriteBudget(should, b.Labels[v1alpha1.NodeGuardLabel], budget.BudgetState)
 	budget.Drifted = !kube.SameSpec(&b.Spec, &should.Spec)
 	return budget
 }

@@ -31,7 +31,7 @@ func guardOf(name string) *v1alpha1.NodeGuard {
 func TestNamesAreValidForAnyNodeName(t *testing.T) {
 	longest := strings.Repeat("n", 63)
 	node := strings.TrimSuffix(strings.Repeat(strings.Repeat("a", 61)+".", 5)[:253], ".")
-	for _, name := range []string{BudgetName(longest, node), PodName(longest, "s", v1alpha1.GuardRoleCheck, node, 7), PodName(longest, "s", v1alpha1.GuardRoleCompanion, node, 0), BudgetName("a", "b")} {
+	for _, name := range []string{BudgetName(longest), PodName(longest, "s", v1alpha1.GuardRoleCheck, node, 7), PodName(longest, "s", v1alpha1.GuardRoleCompanion, node, 0), BudgetName("a")} {
 		if problems := validation.IsDNS1123Label(name); len(problems) > 0 {
 			t.Errorf("%s: %v", name, problems)
 		}
@@ -42,14 +42,11 @@ func TestNamesAreValidForAnyNodeName(t *testing.T) {
 		}
 	}
 	for length, whole := range map[int]bool{46: true, 47: false} {
-		if name := longest[:length]; strings.HasPrefix(BudgetName(name, node), name) != whole {
-			t.Errorf("a NodeGuard with a name of %d characters has the budget %s", length, BudgetName(name, node))
+		if name := longest[:length]; strings.HasPrefix(BudgetName(name), name) != whole {
+			t.Errorf("a NodeGuard with a name of %d characters has the budget %s", length, BudgetName(name))
 		}
 	}
-	if BudgetName("g", "node-1.a") == BudgetName("g", "node-1.b") {
-		t.Error("two nodes have the same name")
-	}
-	if a, b := longest[:62]+"a", longest[:62]+"b"; BudgetName(a, node) == BudgetName(b, node) {
+	if a, b := longest[:62]+"a", longest[:62]+"b"; BudgetName(a) == BudgetName(b) {
 		t.Error("two NodeGuards whose long names have the same beginning create objects of the same name")
 	}
 }
@@ -63,7 +60,7 @@ func TestNamesOfPodsCannotBeGuessed(t *testing.T) {
 		"if the first name is taken": PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n1", 1),
 		"on another node":            PodName("g", "salt", v1alpha1.GuardRoleCompanion, "n2", 0),
 		"the check":                  PodName("g", "salt", v1alpha1.GuardRoleCheck, "n1", 0),
-		"the budget":                 BudgetName("g", "n1"),
+		"the placeholder":            PodName("g", "salt", v1alpha1.GuardRolePlaceholder, "", 0),
 	} {
 		name = strings.TrimSuffix(strings.TrimSuffix(name, "-check"), "-guard")
 		if other, twice := names[name]; twice {
@@ -74,17 +71,17 @@ func TestNamesOfPodsCannotBeGuessed(t *testing.T) {
 }
 
 func TestNamesOfPodsTellTheirRole(t *testing.T) {
-	for role, suffix := range map[string]string{v1alpha1.GuardRoleCompanion: "-guard", v1alpha1.GuardRoleCheck: "-check"} {
+	for role, suffix := range map[string]string{v1alpha1.GuardRoleCompanion: "-guard", v1alpha1.GuardRoleCheck: "-check", v1alpha1.GuardRolePlaceholder: "-placeholder"} {
 		if name := PodName("disks", "salt", role, "n1", 0); !strings.HasPrefix(name, "disks-") || !strings.HasSuffix(name, suffix) {
 			t.Errorf("a pod with the role %s has the name %s", role, name)
 		}
 	}
 }
 
-func TestBudgetSelectsOnlyItsCompanion(t *testing.T) {
+func TestBudgetSelectsOnlyCompanions(t *testing.T) {
 	g := guardOf("disks")
 	template := Template(g, nil, options)
-	selector, err := metav1.LabelSelectorAsSelector(NewBudget(g, "n1", BudgetState{}).Spec.Selector)
+	selector, err := metav1.LabelSelectorAsSelector(NewBudget(g, BudgetState{}).Spec.Selector)
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -93,8 +90,9 @@ func TestBudgetSelectsOnlyItsCompanion(t *testing.T) {
 		pod  *corev1.Pod
 		want bool
 	}{
-		"its own companion":                  {Companion(g, &template, "n1", "c"), true},
-		"the companion of another node":      {Companion(g, &template, "n2", "c"), false},
+		"a companion":                        {Companion(g, &template, "n1", "c"), true},
+		"the companion of another node":      {Companion(g, &template, "n2", "c"), true},
+		"the placeholder":                    {Placeholder(g, "p", options), true},
 		"the companion of another NodeGuard": {Companion(guardOf("other"), &template, "n1", "c"), false},
 		"a check":                            {Check(g, "n1", "c-check", "", options), false},
 	} {
@@ -107,15 +105,32 @@ func TestBudgetSelectsOnlyItsCompanion(t *testing.T) {
 // What was written is read back unchanged, and changes by other clients are detected.
 func TestBudgetState(t *testing.T) {
 	g := guardOf("disks")
-	for _, state := range []BudgetState{{}, {Open: true}, {Open: true, RequestedAt: t0.Add(123 * time.Millisecond)}, {Ended: "uid/2026"}, {Locked: true}, {Locked: true, RequestedAt: t0}} {
-		b := NewBudget(g, "n1", state)
+	for _, state := range []BudgetState{
+		{}, {MinAvailable: 7}, {MinAvailable: Locked, RequestedAt: map[string]time.Time{"a": t0.Add(123 * time.Millisecond), "b": t0}},
+	} {
+		b := NewBudget(g, state)
 		got := ReadBudget(b)
-		if got.BudgetState != state || got.Drifted || got.Node != "n1" || got.Owner != "uid" {
-			t.Errorf("%+v is read as %+v", state, got)
+		if diff := cmp.Diff(state, got.BudgetState); diff != "" || got.Drifted || got.Name != "disks-guard" || got.Owner != "uid" {
+			t.Errorf("it is read as %+v (-want +got):\n%s", got, diff)
 		}
 	}
-	if locked := NewBudget(g, "n1", BudgetState{Locked: true}).Spec.MinAvailable.IntVal; locked < 100_000 {
-		t.Errorf("a locked budget requires %d pods, which compromised nodes can create", locked)
+	if Locked < 100_000 {
+		t.Errorf("a locked budget requires %d pods, which compromised nodes can create", Locked)
+	}
+	b := NewBudget(g, BudgetState{})
+	b.Generation, b.Status.CurrentHealthy = 2, 3
+	if got := ReadBudget(b); got.Processed || got.Healthy != 3 {
+		t.Errorf("before the disruption controller has observed it: %+v", got)
+	}
+	b.Status.ObservedGeneration = 2
+	if !ReadBudget(b).Processed {
+		t.Error("the disruption controller has observed it")
+	}
+	for text, want := range map[string]int{"": 0, "x": 0, `{"a":"x"}`: 0, `{"a":"2026-03-01T12:00:00Z","b":1}`: 0, `{"a":"2026-03-01T12:00:00Z","b":"x"}`: 1} {
+		b.Annotations[v1alpha1.RequestedAtAnnotation] = text
+		if got := ReadBudget(b).RequestedAt; len(got) != want {
+			t.Errorf("%q is read as %v", text, got)
+		}
 	}
 	for name, change := range map[string]func(*policyv1.PodDisruptionBudgetSpec){
 		"two numbers":    func(s *policyv1.PodDisruptionBudgetSpec) { s.MaxUnavailable = new(intstr.FromInt32(1)) },
@@ -123,7 +138,6 @@ func TestBudgetState(t *testing.T) {
 		"an expression": func(s *policyv1.PodDisruptionBudgetSpec) {
 			s.Selector.MatchExpressions = []metav1.LabelSelectorRequirement{{Key: "x", Operator: metav1.LabelSelectorOpExists}}
 		},
-		"another number": func(s *policyv1.PodDisruptionBudgetSpec) { s.MinAvailable = new(intstr.FromInt32(2)) },
 		"no number": func(s *policyv1.PodDisruptionBudgetSpec) {
 			s.MinAvailable, s.MaxUnavailable = nil, new(intstr.FromInt32(1))
 		},
@@ -133,12 +147,12 @@ func TestBudgetState(t *testing.T) {
 		"another selector": func(s *policyv1.PodDisruptionBudgetSpec) { s.Selector.MatchLabels["x"] = "y" },
 		"no selector":      func(s *policyv1.PodDisruptionBudgetSpec) { s.Selector = nil },
 	} {
-		b := NewBudget(g, "n1", BudgetState{})
+		b := NewBudget(g, BudgetState{})
 		change(&b.Spec)
-		if got := ReadBudget(b); !got.Drifted || got.Open || got.Locked {
+		if got := ReadBudget(b); !got.Drifted || got.MinAvailable != 0 {
 			t.Errorf("%s is not detected: %+v", name, got)
 		}
-		WriteBudget(b, "disks", "n1", BudgetState{})
+		WriteBudget(b, "disks", BudgetState{})
 		if ReadBudget(b).Drifted {
 			t.Errorf("%s is not repaired", name)
 		}
@@ -148,14 +162,17 @@ func TestBudgetState(t *testing.T) {
 // Labels and annotations of other clients stay, and only those that have a value are set.
 func TestMetadataOfABudget(t *testing.T) {
 	b := &policyv1.PodDisruptionBudget{}
-	WriteBudget(b, "disks", "n1", BudgetState{RequestedAt: t0, Ended: "uid/2026"})
+	WriteBudget(b, "disks", BudgetState{RequestedAt: map[string]time.Time{"a": t0}})
 	b.Labels["team"], b.Annotations["note"] = "storage", "theirs"
-	WriteBudget(b, "disks", "n1", BudgetState{})
-	wantLabels := map[string]string{"team": "storage", v1alpha1.NodeGuardLabel: "disks", v1alpha1.GuardedNodeLabel: NodeID("n1")}
+	WriteBudget(b, "disks", BudgetState{})
+	wantLabels := map[string]string{"team": "storage", v1alpha1.NodeGuardLabel: "disks"}
 	if diff := cmp.Diff(wantLabels, b.Labels); diff != "" {
 		t.Errorf("labels (-want +got):\n%s", diff)
 	}
-	if diff := cmp.Diff(map[string]string{"note": "theirs", v1alpha1.GuardedNodeAnnotation: "n1"}, b.Annotations); diff != "" {
+	if diff := cmp.Diff(
+		map[string]string{"note": "theirs", kube.DescriptionAnnotation: "holds nodes for NodeGuard disks: kubectl get nodeguards"},
+		b.Annotations,
+	); diff != "" {
 		t.Errorf("annotations (-want +got):\n%s", diff)
 	}
 }
@@ -168,7 +185,7 @@ func TestOwnerOfAnObject(t *testing.T) {
 			b.OwnerReferences, b.Annotations[v1alpha1.NodeGuardUIDAnnotation] = nil, "noted"
 		},
 	} {
-		b := NewBudget(guardOf("disks"), "n1", BudgetState{})
+		b := NewBudget(guardOf("disks"), BudgetState{})
 		change(b)
 		if got := ReadBudget(b).Owner; got != want {
 			t.Errorf("%s, want %s", got, want)

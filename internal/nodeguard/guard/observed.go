@@ -11,6 +11,8 @@ type observed struct {
 	in *Input
 	// overlapping is the name of a budget that Everynode did not create and that selects the companions; "" if none does.
 	overlapping string
+	// budget is the PodDisruptionBudget of the companions; nil if there is none.
+	budget *Budget
 }
 
 func observe(in *Input) observed {
@@ -19,6 +21,11 @@ func observe(in *Input) observed {
 		if f.Selector != nil && f.Selector.Matches(in.Labels) {
 			o.overlapping = f.Name
 			break
+		}
+	}
+	for i := range in.Budgets {
+		if b := &in.Budgets[i]; b.Name == BudgetName(in.Guard.Name) && o.isOwn(b.Owner) {
+			o.budget = b
 		}
 	}
 	return o

@@ -139,7 +139,7 @@ func TestAllNodeGuardsMustRelease(t *testing.T) {
 		},
 		"a node that waits for another NodeGuard does not delay the check of an earlier request": {
 			scene(cordoned(1, 0), checked(corev1.PodSucceeded, time.Second), saying("n1", full), func(in *Input) {
-				in.Checks[0].RequestedAt = token(in.Budgets[0].RequestedAt)
+				in.Checks[0].RequestedAt = token(in.Budgets[0].RequestedAt[NodeID("n1")])
 			}),
 			"n2",
 			"Held CheckRunning",
@@ -248,8 +248,9 @@ func TestStances(t *testing.T) {
 func TestTwoDrainsDoNotDeadlockWithUnhealthyTarget(t *testing.T) {
 	sound, unhealthy := scene(cordoned(0, 2)), scene(cordoned(0, 2), func(in *Input) {
 		in.Guard.Name, in.Guard.UID, in.Target.Pods[2].Ready = "other", "other", false
+		in.Budgets[0].Name, in.Budgets[0].Owner = BudgetName("other"), "other"
 		for i := range in.Nodes {
-			in.Companions[i].Owner, in.Budgets[i].Owner = "other", "other"
+			in.Companions[i].Owner = "other"
 		}
 	})
 	for range 3 { // they decide in turn
@@ -268,7 +269,7 @@ func TestTwoDrainsDoNotDeadlockWithUnhealthyTarget(t *testing.T) {
 	// n3 is repaired and available again.
 	for _, in := range []*Input{&sound, &unhealthy} {
 		in.Nodes[2].Unschedulable, in.Target.Pods[2].Ready, in.Guard.Status.Released = false, true, nil
-		in.Budgets[2].RequestedAt = time.Time{}
+		delete(in.Budgets[0].RequestedAt, NodeID("n3"))
 	}
 	unhealthy.Peers, sound.Peers = nil, nil
 	if stance := Stances(unhealthy)["n1"]; stance.Reason != "" {
@@ -386,7 +387,7 @@ func TestTheLastNodeGuardRemovesTheBreakGlassAnnotation(t *testing.T) {
 			plan := Next(scene(going(0, true), func(in *Input) {
 				in.Nodes[0].BreakGlass, in.Live = "fire", tt.live
 				in.Peers = []Peer{{Name: "ns/a", Released: tt.peer}}
-				in.Budgets[0].Ended = releaseID(in.Guard.Status.Released[0])
+				releaseEnds(in)
 			}))
 			removed := slices.ContainsFunc(plan.Actions, func(a Action) bool { r, is := a.(RemoveApproval); return is && r.BreakGlass })
 			if removed != tt.wantRemoved || plan.Confirm != tt.wantConfirm || (len(plan.Status.Released) == 1) != tt.wantKept {
@@ -396,31 +397,31 @@ func TestTheLastNodeGuardRemovesTheBreakGlassAnnotation(t *testing.T) {
 	}
 }
 
-// An earlier status that is restored does not open a budget again.
+// An earlier status that is restored deletes no companion again.
 func TestAReleaseThatIsOverIsNotRepeated(t *testing.T) {
 	for name, tt := range map[string]struct {
 		ended time.Duration // after the release
 		uid   string
 		want  string
 	}{
-		"closed after this release":              {0, "uid-n1", "Held AwaitingApproval"},
-		"closed after a later release":           {time.Hour, "uid-n1", "Held AwaitingApproval"},
-		"closed after an earlier release":        {-time.Hour, "uid-n1", "Released "},
-		"closed after a release of another Node": {time.Hour, "before", "Released "},
+		"this release has ended":              {0, "uid-n1", "Held AwaitingApproval"},
+		"a later release has ended":           {time.Hour, "uid-n1", "Held AwaitingApproval"},
+		"an earlier release has ended":        {-time.Hour, "uid-n1", "Released "},
+		"a release of another Node has ended": {time.Hour, "before", "Released "},
 	} {
 		t.Run(name, func(t *testing.T) {
 			in := scene(cordoned(0), going(0, false))
 			in.Guard.Spec.Release.Approval = v1alpha1.ApprovalRequired
 			entry := in.Guard.Status.Released[0]
 			entry.UID, entry.Since = types.UID(tt.uid), metav1.NewTime(entry.Since.Add(tt.ended))
-			in.Budgets[0].Ended = releaseID(entry)
+			in.Companions[0].EndedRelease = releaseID(entry)
 			if got := states(Next(in))["n1"]; got != tt.want {
 				t.Errorf("n1 is %q, want %q", got, tt.want)
 			}
 			for _, in.Live = range []bool{true, false} {
-				opens := slices.ContainsFunc(Next(in).Actions, func(a Action) bool { s, is := a.(SetBudget); return is && s.Open })
-				if opens != strings.HasPrefix(tt.want, "Released") {
-					t.Errorf("a budget opens: %v, live: %v", opens, in.Live)
+				deletes := slices.ContainsFunc(Next(in).Actions, func(a Action) bool { d, is := a.(DeletePod); return is && d.Unchanged })
+				if deletes != strings.HasPrefix(tt.want, "Released") {
+					t.Errorf("a companion is deleted: %v, live: %v", deletes, in.Live)
 				}
 			}
 		})

@@ -7,7 +7,6 @@ import (
 	"cmp"
 	"slices"
 	"strings"
-	"time"
 
 	"k8s.io/apimachinery/pkg/util/intstr"
 
@@ -24,6 +23,8 @@ type planner struct {
 	byName map[string]*nodePlan
 	// queue are the nodes with a release request, in the order in which they are considered for release.
 	queue []*nodePlan
+	// coming are the nodes that have no companion, or one that has ended or terminates, and get another one as soon as possible.
+	coming []*nodePlan
 }
 
 func newPlanner(in *Input) *planner {
@@ -37,7 +38,7 @@ func newPlanner(in *Input) *planner {
 	p.join()
 	for i := range in.Nodes {
 		n := p.byName[in.Nodes[i].Name]
-		n.requestedBy, n.requestedAt = releaseRequest(n.Node, n.budget, in.Now)
+		p.readRequest(n)
 		n.seated = in.Seats[n.UID]
 		n.guarded = p.guards(n)
 		if n.guarded {
@@ -75,17 +76,10 @@ func (p *planner) join() {
 	}
 	p.joinTargets()
 	p.joinCompanions()
-	p.joinForeignPods()
 	for i := range p.in.Checks {
 		pod := &p.in.Checks[i]
 		if n := p.byName[pod.Node]; n != nil && p.isOwn(pod.Owner) {
 			n.check = pod
-		}
-	}
-	for i := range p.in.Budgets {
-		budget := &p.in.Budgets[i]
-		if n := p.byName[budget.Node]; n != nil && p.isOwn(budget.Owner) {
-			n.budget = budget
 		}
 	}
 }
@@ -105,8 +99,7 @@ func (p *planner) joinTargets() {
 	}
 }
 
-// joinCompanions selects the oldest companion of a node as its companion, so that all views that contain it agree, and
-// notes which other pods have the same labels.
+// joinCompanions selects the oldest companion of a node as its companion, so that all views that contain it agree.
 func (p *planner) joinCompanions() {
 	for i := range p.in.Companions {
 		pod := &p.in.Companions[i]
@@ -114,11 +107,10 @@ func (p *planner) joinCompanions() {
 		switch {
 		case n == nil:
 		case !p.isOwn(pod.Owner): // of an earlier NodeGuard of the same name
-			n.crowded, n.succeeds = true, true
+			n.succeeds = true
 		case n.companion == nil:
 			n.companion = pod
 		default:
-			n.crowded = true
 			if older(pod, n.companion) {
 				n.companion, pod = pod, n.companion
 			}
@@ -127,30 +119,17 @@ func (p *planner) joinCompanions() {
 	}
 }
 
-func (p *planner) joinForeignPods() {
-	if len(p.in.ForeignPods) == 0 {
-		return
-	}
-	byID := map[string]*nodePlan{}
-	for name, n := range p.byName {
-		byID[NodeID(name)] = n
-	}
-	for _, foreign := range p.in.ForeignPods {
-		if n := byID[foreign.GuardedID]; n != nil {
-			n.crowded = true
-		}
-	}
-}
-
 func older(a, b *Pod) bool {
 	return cmp.Or(a.Created.Compare(b.Created), strings.Compare(string(a.UID), string(b.UID))) < 0
 }
 
-// releaseRequest returns the source of a node's release request, and since when it exists. The time on its budget takes precedence.
-func releaseRequest(node *kube.Node, budget *Budget, now time.Time) (by string, since time.Time) {
-	by, since = kube.ReleaseRequest(node, now)
-	if by != "" && budget != nil && !budget.RequestedAt.IsZero() {
-		since = budget.RequestedAt
+// readRequest reads the release request of a node, and since when it exists. The time on the budget takes precedence.
+func (o observed) readRequest(n *nodePlan) {
+	n.requestedBy, n.requestedAt = kube.ReleaseRequest(n.Node, o.in.Now)
+	if n.requestedBy == "" || o.budget == nil {
+		return
 	}
-	return by, since
+	if at, stored := o.budget.RequestedAt[NodeID(n.Name)]; stored {
+		n.storedAt, n.requestedAt = at, at
+	}
 }

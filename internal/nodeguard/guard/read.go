@@ -32,7 +32,8 @@ func ViewTarget(p *corev1.Pod) (TargetPod, bool) {
 // ViewPod returns what the plan reads of a companion or a check.
 func ViewPod(p *corev1.Pod) Pod {
 	view := Pod{
-		Name: p.Name, UID: p.UID, Node: p.Spec.NodeName, Owner: owner(p), Revision: p.Labels[v1alpha1.RevisionLabel],
+		Name: p.Name, UID: p.UID, ResourceVersion: p.ResourceVersion, Node: p.Spec.NodeName, EndedRelease: p.Annotations[v1alpha1.EndedReleaseAnnotation],
+		Owner: owner(p), Revision: p.Labels[v1alpha1.RevisionLabel],
 		Created: p.CreationTimestamp.Time, Phase: phaseOf(p), Ready: kube.PodReady(p), Terminating: !p.DeletionTimestamp.IsZero(),
 		RequestedAt: p.Annotations[v1alpha1.RequestedAtAnnotation], Waiting: kube.Waiting(p),
 	}

@@ -78,9 +78,13 @@ func (p *planner) release(n *nodePlan, reason, note string) {
 	if before := n.entry; before != nil && !since.After(before.Since.Time) {
 		since = before.Since.Add(time.Second) // the IDs of the two releases must differ
 	}
-	n.release(v1alpha1.ReleasedNode{
+	entry := v1alpha1.ReleasedNode{
 		Node: n.Name, UID: n.UID, Since: metav1.NewTime(since),
 		RequestedAt: metav1.NewTime(n.requestedAt.Truncate(time.Second)), Reason: reason, Message: note,
-	})
+	}
+	if n.companion != nil {
+		entry.CompanionUID = n.companion.UID
+	}
+	n.release(entry)
 	p.plan.Moves = append(p.plan.Moves, Move{Node: n.Name, UID: n.UID, Kind: MoveReleased, Reason: reason, Note: note, Held: p.in.Now.Sub(n.requestedAt)})
 }

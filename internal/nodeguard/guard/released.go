@@ -23,12 +23,12 @@ func (p *planner) trackReleased() {
 		case p.removeAnnotations(n):
 		case !n.guarded || n.stage == notReleased:
 			// The Node is deleted or recreated, or the target no longer selects it.
-			if p.isUnopenable(n.entry) {
+			if p.isUndone(n.entry) {
 				p.markAvailable(n, "its Node is deleted or no longer guarded")
 			}
 		case n.active() && n.requestEnded():
 			p.markReturning(n)
-		case n.isAvailableAgain() && p.isClosed(n):
+		case n.isAvailableAgain() && p.isUndone(n.entry):
 			p.markAvailable(n, "its companion and its pod of the target are ready again")
 		}
 	}
@@ -48,20 +48,10 @@ func (p *planner) removeAnnotations(n *nodePlan) bool {
 	return true
 }
 
-// isClosed reports whether the release of a node is completely undone: the budget records that it was closed after this
-// release, so no manager can open it for the same release again. If there is no budget, one is created that records this.
-func (o observed) isClosed(n *nodePlan) bool { return n.budget != nil && o.isUnopenable(n.entry) }
-
-// isUnopenable reports whether no manager can open a budget for a release any more, and no eviction that it has let through is under way: the
-// API server counts an eviction, and deletes the pod afterwards, also if the budget was closed in between.
-// Source: k8s.io/kubernetes pkg/registry/core/pod/storage/eviction.go.
-func (o observed) isUnopenable(entry *v1alpha1.ReleasedNode) bool {
-	for i := range o.in.Budgets {
-		if b := &o.in.Budgets[i]; b.Node == entry.Node && o.isOwn(b.Owner) {
-			return !b.Open && b.endedAfter(entry) && !b.Evicting
-		}
-	}
-	return true
+// isUndone reports whether no manager can delete a companion for a release any more: the one that it is of does not exist, or the end of the
+// release is noted on it.
+func (o observed) isUndone(entry *v1alpha1.ReleasedNode) bool {
+	return !slices.ContainsFunc(o.in.Companions, func(c Pod) bool { return c.isReleasedBy(entry) })
 }
 
 // markReturning records that the release request of a released node has ended.
@@ -101,9 +91,9 @@ func (p *planner) releasedList() []v1alpha1.ReleasedNode {
 	return list
 }
 
-// endedAfter reports whether the budget was closed after a release, or after a later one of the same Node.
-func (b *Budget) endedAfter(entry *v1alpha1.ReleasedNode) bool {
-	uid, at, _ := strings.Cut(b.Ended, "/")
+// endedAfter reports whether the companion says that a release has ended, or a later one of the same Node.
+func (p *Pod) endedAfter(entry *v1alpha1.ReleasedNode) bool {
+	uid, at, _ := strings.Cut(p.EndedRelease, "/")
 	since, err := time.Parse(time.RFC3339, at)
 	return err == nil && uid == string(entry.UID) && !since.Before(entry.Since.Truncate(time.Second))
 }

@@ -30,15 +30,12 @@ type summary struct {
 	counts v1alpha1.GuardCounts
 	states []NodeState
 	held   []*nodePlan
-	// withoutBudget is true if a node has no budget.
-	withoutBudget bool
 	// withoutCompanion is true if a node has no companion, and should have one.
 	withoutCompanion bool
 	// untolerated are nodes with a taint that no companion tolerates, and taint is the first such taint.
 	untolerated []string
 	taint       string
-	// lacking are nodes without a budget, or without a companion that is ready and up to date, except nodes where no
-	// companion can run.
+	// lacking are nodes without a companion that is ready and up to date, except nodes where no companion can run.
 	lacking []string
 }
 
@@ -59,7 +56,6 @@ func (p *planner) summarize() {
 func (s *summary) add(n *nodePlan) {
 	s.states = append(s.states, explain(n))
 	s.count(n)
-	s.withoutBudget = s.withoutBudget || n.budget == nil
 	s.withoutCompanion = s.withoutCompanion || s.awaitsCompanion(n)
 	if n.held != nil {
 		s.held = append(s.held, n)
@@ -100,8 +96,6 @@ func (s *summary) lack(n *nodePlan) string {
 	switch {
 	case n.releasing || n.active():
 		return ""
-	case n.budget == nil:
-		return n.Name + " (no PodDisruptionBudget)"
 	case current || !n.Ready:
 		return ""
 	case n.companion != nil && n.companion.Waiting != "":

@@ -20,7 +20,7 @@ import (
 
 // One of the conditions is True, and its message names what is missing.
 func TestConditions(t *testing.T) {
-	without := func(in *Input) { in.Budgets = in.Budgets[1:] }
+	without := func(in *Input) { in.Budgets = nil }
 	byPods := func(kinds ...string) func(*Input) {
 		return func(in *Input) {
 			in.Target.Template = nil
@@ -81,7 +81,7 @@ func TestConditions(t *testing.T) {
 			"",
 		},
 		"no node is guarded": {scene(func(in *Input) {
-			in.Nodes, in.Target.Pods, in.Companions, in.Budgets = nil, nil, nil, nil
+			in.Nodes, in.Target.Pods, in.Companions = nil, nil, nil
 		}), v1alpha1.ConditionReady, v1alpha1.ReasonNoGuardedNodes, "DaemonSet disks"},
 		"a taint would evict a companion": {scene(func(in *Input) {
 			in.Nodes[0].Taints, in.Companions = []corev1.Taint{{Key: "x", Effect: corev1.TaintEffectNoExecute}}, in.Companions[1:]
@@ -122,16 +122,20 @@ func TestConditions(t *testing.T) {
 			scene(without),
 			v1alpha1.ConditionReconciling,
 			v1alpha1.ReasonCompanionsNotReady,
-			"n1 (no PodDisruptionBudget)",
+			"the PodDisruptionBudget of the companions does not exist yet",
 		},
 		"the budget of a held node is missing": {
 			scene(without, func(in *Input) { in.Nodes[0].Unschedulable, in.Nodes[2].Ready = true, false }),
 			v1alpha1.ConditionReconciling,
 			v1alpha1.ReasonCompanionsNotReady,
-			"n1 (no PodDisruptionBudget)",
+			"the PodDisruptionBudget of the companions does not exist yet",
 		},
-		"the budget of a node that is not Ready is missing": {scene(without, func(in *Input) { in.Nodes[0].Ready = false }),
-			v1alpha1.ConditionReconciling, v1alpha1.ReasonCompanionsNotReady, "n1 (no PodDisruptionBudget)"},
+		"the budget of a node that is not Ready is missing": {
+			scene(without, func(in *Input) { in.Nodes[0].Ready = false }),
+			v1alpha1.ConditionReconciling,
+			v1alpha1.ReasonCompanionsNotReady,
+			"the PodDisruptionBudget of the companions does not exist yet",
+		},
 		"a budget is rejected": {
 			scene(without, func(in *Input) { in.BudgetRefused = "the API server refuses it: quota" }),
 			v1alpha1.ConditionStalled,
@@ -218,21 +222,19 @@ func TestWhatANodeLacks(t *testing.T) {
 		}
 	}
 	starting := with(func(p *Pod) { p.Ready = false })
-	budget := func(n *nodePlan) { n.budget = &Budget{} }
 	for name, tt := range map[string]struct {
 		node *nodePlan
 		want string
 	}{
-		"nothing":                                {nodeOf("n", budget, with(func(*Pod) {})), ""},
-		"a budget":                               {nodeOf("n", with(func(*Pod) {})), "n (no PodDisruptionBudget)"},
-		"a companion":                            {nodeOf("n", budget), "n"},
-		"a companion, and it is not Ready":       {nodeOf("n", budget, notReady), ""},
-		"a companion, and it is released":        {nodeOf("n", budget, entered(released)), ""},
-		"a companion, and it is released now":    {nodeOf("n", budget, (*nodePlan).expectRelease), ""},
-		"a companion that is up to date":         {nodeOf("n", budget, with(func(p *Pod) { p.Revision = "r0" })), "n"},
-		"a companion that is ready":              {nodeOf("n", budget, starting), "n"},
-		"a companion that can start":             {nodeOf("n", budget, with(func(p *Pod) { p.Ready, p.Waiting = false, "ErrImagePull" })), "n (ErrImagePull)"},
-		"a ready companion, and it is not Ready": {nodeOf("n", budget, starting, notReady), ""},
+		"nothing":                                {nodeOf("n", with(func(*Pod) {})), ""},
+		"a companion":                            {nodeOf("n"), "n"},
+		"a companion, and it is not Ready":       {nodeOf("n", notReady), ""},
+		"a companion, and it is released":        {nodeOf("n", entered(released)), ""},
+		"a companion, and it is released now":    {nodeOf("n", (*nodePlan).expectRelease), ""},
+		"a companion that is up to date":         {nodeOf("n", with(func(p *Pod) { p.Revision = "r0" })), "n"},
+		"a companion that is ready":              {nodeOf("n", starting), "n"},
+		"a companion that can start":             {nodeOf("n", with(func(p *Pod) { p.Ready, p.Waiting = false, "ErrImagePull" })), "n (ErrImagePull)"},
+		"a ready companion, and it is not Ready": {nodeOf("n", starting, notReady), ""},
 	} {
 		if got := (&summary{observed: observe(&Input{Revision: "r1"})}).lack(tt.node); got != tt.want {
 			t.Errorf("%s: %q, want %q", name, got, tt.want)

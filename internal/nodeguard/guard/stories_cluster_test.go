@@ -33,17 +33,19 @@ type cluster struct {
 	guard      *v1alpha1.NodeGuard
 	nodes      map[string]*kube.Node
 	companions map[string]*guard.Pod
-	budgets    map[string]*guard.Budget
-	serial     int
-	last       guard.Plan
-	text       strings.Builder
-	shown      string
+	// placeholder and budget are nil until they exist.
+	placeholder *guard.Pod
+	budget      *guard.Budget
+	serial      int
+	last        guard.Plan
+	text        strings.Builder
+	shown       string
 }
 
 func newCluster(t *testing.T, spec string) *cluster {
 	t.Helper()
 	c := &cluster{t: t, now: time.Date(2026, 7, 1, 12, 0, 0, 0, time.UTC), guard: &v1alpha1.NodeGuard{},
-		nodes: map[string]*kube.Node{}, companions: map[string]*guard.Pod{}, budgets: map[string]*guard.Budget{}}
+		nodes: map[string]*kube.Node{}, companions: map[string]*guard.Pod{}}
 	if err := yaml.UnmarshalStrict([]byte(spec), c.guard); err != nil {
 		t.Fatal(err)
 	}
@@ -81,11 +83,11 @@ func (c *cluster) startCompanions() {
 // evict tries to evict the companion of a node, as the drain of the node does every 5 seconds.
 func (c *cluster) evict(node string) {
 	c.t.Helper()
-	if b := c.budgets[node]; !b.Open {
-		c.later(5*time.Second, "kubectl drain "+node+" tries to evict the companion: its PodDisruptionBudget denies that.", func() {})
+	if c.companions[node] == nil {
+		c.later(5*time.Second, "kubectl drain "+node+" finds that the companion is gone, and continues.", func() {})
 		return
 	}
-	c.later(5*time.Second, "kubectl drain "+node+" evicts the companion.", func() { delete(c.companions, node) })
+	c.later(5*time.Second, "kubectl drain "+node+" tries to evict the companion: the PodDisruptionBudget denies that.", func() {})
 }
 
 // later is an event after some time.
@@ -118,9 +120,18 @@ func (c *cluster) input() guard.Input {
 		if pod := c.companions[name]; pod != nil {
 			in.Companions = append(in.Companions, *pod)
 		}
-		if budget := c.budgets[name]; budget != nil {
-			in.Budgets = append(in.Budgets, *budget)
+	}
+	if c.placeholder != nil {
+		in.Placeholders = append(in.Placeholders, *c.placeholder)
+	}
+	if c.budget != nil {
+		c.budget.Processed, c.budget.Healthy = true, 0
+		for _, pod := range in.Companions {
+			if pod.Ready {
+				c.budget.Healthy++
+			}
 		}
+		in.Budgets = append(in.Budgets, *c.budget)
 	}
 	return in
 }
@@ -156,23 +167,24 @@ func (c *cluster) apply(action guard.Action) string {
 		c.companions[a.Node] = &guard.Pod{Name: a.Name, UID: types.UID(c.version()), Node: a.Node, Owner: c.guard.UID,
 			Revision: "revision", Created: c.now, Phase: corev1.PodPending}
 		return "create the companion on " + a.Node
+	case guard.CreatePlaceholder:
+		c.placeholder = &guard.Pod{Name: a.Name, UID: types.UID(c.version()), Owner: c.guard.UID, Phase: corev1.PodPending}
+		return "create the placeholder"
 	case guard.CreateBudget:
-		c.budgets[a.Node] = &guard.Budget{
-			Name:            guard.BudgetName(c.guard.Name, a.Node),
-			UID:             types.UID(c.version()),
-			ResourceVersion: c.version(),
-			Node:            a.Node,
-			Owner:           c.guard.UID,
-			BudgetState:     a.BudgetState,
+		c.budget = &guard.Budget{
+			Name: guard.BudgetName(c.guard.Name), UID: types.UID(c.version()), ResourceVersion: c.version(), Owner: c.guard.UID,
+			BudgetState: a.BudgetState,
 		}
-		return "create the PodDisruptionBudget of " + a.Node + ": " + budgetText(a.BudgetState)
+		return "create the PodDisruptionBudget: " + budgetText(&a.BudgetState)
 	case guard.SetBudget:
-		b := c.budgets[a.Budget.Node]
-		if b.ResourceVersion != a.Budget.ResourceVersion {
-			c.t.Fatalf("conflict: the budget of %s is not what the plan has seen", b.Node)
+		if c.budget.ResourceVersion != a.Budget.ResourceVersion {
+			c.t.Fatal("conflict: the budget is not what the plan has seen")
 		}
-		b.BudgetState, b.ResourceVersion = a.BudgetState, c.version()
-		return "change the PodDisruptionBudget of " + b.Node + ": " + budgetText(a.BudgetState)
+		c.budget.BudgetState, c.budget.ResourceVersion = a.BudgetState, c.version()
+		return "change the PodDisruptionBudget: " + budgetText(&a.BudgetState)
+	case guard.DeletePod:
+		delete(c.companions, a.Pod.Node)
+		return "delete the companion on " + a.Pod.Node
 	case guard.RemoveApproval:
 		node := c.change(a.Node)
 		node.Approved = a.Approved
@@ -195,14 +207,15 @@ var (
 	stateTexts = map[guard.State]string{guard.Guarded: "Guarded", guard.Held: "Held", guard.Released: "Released"}
 )
 
-func budgetText(b guard.BudgetState) string {
-	switch {
-	case b.Open:
-		return "it allows the eviction of the companion"
-	case !b.RequestedAt.IsZero():
-		return "it has the time of the release request, and denies the eviction of the companion"
+func budgetText(b *guard.BudgetState) string {
+	requires := fmt.Sprintf("it requires %d companions", b.MinAvailable)
+	if b.MinAvailable == guard.Locked {
+		requires = "it is locked"
 	}
-	return "it denies the eviction of the companion"
+	if n := len(b.RequestedAt); n > 0 {
+		requires += fmt.Sprintf("; stored release requests: %d", n)
+	}
+	return requires
 }
 
 // step writes an event, what the manager does about it, and the states if they have changed.

@@ -26,7 +26,7 @@ func (o observed) guards(n *nodePlan) bool {
 		return true
 	case o.in.Target.Missing || o.in.Target.Invalid != "":
 		// The target may be recreated soon, so guarded nodes stay guarded.
-		return n.companion != nil || n.budget != nil || n.isReleased()
+		return n.companion != nil || !n.storedAt.IsZero() || n.isReleased()
 	case n.targets > 0:
 		return true
 	default:

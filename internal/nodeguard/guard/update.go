@@ -40,6 +40,6 @@ func (p *planner) replace(outdated []*nodePlan, missing int) {
 			}
 			missing++
 		}
-		p.plan.do(DeletePod{*n.companion, v1alpha1.ReasonRevisionStarted})
+		p.plan.do(DeletePod{*n.companion, v1alpha1.ReasonRevisionStarted, false})
 	}
 }

@@ -18,6 +18,8 @@ type ReleasedNodeApplyConfiguration struct {
 	UID *types.UID `json:"uid,omitempty"`
 	// since is the time at which the node was released.
 	Since *v1.Time `json:"since,omitempty"`
+	// companionUID is the UID of the companion that was on the node when it was released, and that the manager deletes; empty if there was none.
+	CompanionUID *types.UID `json:"companionUID,omitempty"`
 	// requestedAt is the time of the release request.
 	RequestedAt *v1.Time `json:"requestedAt,omitempty"`
 	// returning is true after the release request has ended. A new request that is made before the node is available again waits like
@@ -56,6 +58,14 @@ func (b *ReleasedNodeApplyConfiguration) WithUID(value types.UID) *ReleasedNodeA
 // If called multiple times, the Since field is set to the value of the last call.
 func (b *ReleasedNodeApplyConfiguration) WithSince(value v1.Time) *ReleasedNodeApplyConfiguration {
 	b.Since = &value
+	return b
+}
+
+// WithCompanionUID sets the CompanionUID field in the declarative configuration to the given value
+// and returns the receiver, so that objects can be built by chaining "With" function invocations.
+// If called multiple times, the CompanionUID field is set to the value of the last call.
+func (b *ReleasedNodeApplyConfiguration) WithCompanionUID(value types.UID) *ReleasedNodeApplyConfiguration {
+	b.CompanionUID = &value
 	return b
 }
 
