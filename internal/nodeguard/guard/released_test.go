@@ -51,7 +51,7 @@ func TestAvailableAgain(t *testing.T) {
 			in.Nodes[2].Ready = false
 		}), true},
 		"its target was removed from it": {scene(going(0, false), cordoned(0), func(in *Input) {
-			in.Target.Template, in.Target.Pods = nil, in.Target.Pods[1:]
+			in.Target.Template, in.Target.Pods, in.Companions = nil, in.Target.Pods[1:], in.Companions[1:]
 		}), false},
 		"a taint excludes its target": {scene(going(0, true), releaseEnds, func(in *Input) {
 			in.Nodes[0].Taints = []corev1.Taint{{Key: "disk-full", Effect: corev1.TaintEffectNoExecute}}
