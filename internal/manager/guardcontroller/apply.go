@@ -74,8 +74,8 @@ func (r *Reconciler) apply(ctx context.Context, seen *observation, actions []gua
 	return applied{taken.Load(), other.Load() || uncounted, refused}, some(errs)
 }
 
-// counted removes the creations of companions from the actions if the budget or the NodeGuard has changed since it was observed: the budget
-// may count them no longer, or the node may be released.
+// counted removes the creations of companions from the actions if the NodeGuard or the spec of the budget has changed since it was observed:
+// the node may be released, or the budget may count them no longer.
 func (r *Reconciler) counted(ctx context.Context, seen *observation, actions []guard.Action) (rest []guard.Action, uncounted bool, err error) {
 	creates := func(a guard.Action) bool { _, is := a.(guard.CreateCompanion); return is }
 	if !slices.ContainsFunc(actions, creates) {
@@ -85,14 +85,13 @@ func (r *Reconciler) counted(ctx context.Context, seen *observation, actions []g
 	if b == nil {
 		return nil, false, fmt.Errorf("companions of NodeGuard %s would be created without a PodDisruptionBudget", seen.guard.Name)
 	}
-	for was, is := range map[client.Object]client.Object{seen.guard: &v1alpha1.NodeGuard{}, b: &policyv1.PodDisruptionBudget{}} {
-		err := r.Reader.Get(ctx, client.ObjectKeyFromObject(was), is)
-		if client.IgnoreNotFound(err) != nil {
-			return nil, false, fmt.Errorf("reading %s again, before companions are created: %w", was.GetName(), err)
-		}
-		uncounted = uncounted || err != nil || is.GetResourceVersion() != was.GetResourceVersion()
+	var g v1alpha1.NodeGuard
+	var live policyv1.PodDisruptionBudget
+	err = errors.Join(r.Reader.Get(ctx, client.ObjectKeyFromObject(seen.guard), &g), r.Reader.Get(ctx, client.ObjectKeyFromObject(b), &live))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return nil, false, fmt.Errorf("reading NodeGuard %s and its PodDisruptionBudget again, before companions are created: %w", seen.guard.Name, err)
 	}
-	if !uncounted {
+	if err == nil && g.ResourceVersion == seen.guard.ResourceVersion && live.UID == b.UID && live.Generation == b.Generation {
 		return actions, false, nil
 	}
 	return slices.DeleteFunc(slices.Clone(actions), creates), true, nil

@@ -245,7 +245,7 @@ func TestACompanionIsCreatedOnlyIfTheBudgetCountsIt(t *testing.T) {
 	g := nodeGuard("disks", "disks")
 	r := newReconciler(t, interceptor.Funcs{}, g)
 	seen := observedBudget(t, r, g)
-	seen.budgets[guard.BudgetName(g.Name)].ResourceVersion = "earlier"
+	seen.budgets[guard.BudgetName(g.Name)].Generation = 1
 	actions := []guard.Action{guard.CreateCompanion{Node: "n1", Name: "a"}, guard.CreateCheck{Node: "n1", Name: "b"}}
 	g.Spec.Release.Check = &v1alpha1.ReleaseCheck{Script: "true"}
 	did, err := r.apply(t.Context(), seen, actions)

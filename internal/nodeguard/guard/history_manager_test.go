@@ -234,7 +234,9 @@ func (h *history) mayCreate(a Action, guard string, in *Input, version string) b
 	}
 	live, there := h.budgets[BudgetName(guard)]
 	g := h.guards[guard]
-	isLive := func(b Budget) bool { return b.Name == live.Name && b.ResourceVersion == live.ResourceVersion }
+	isLive := func(b Budget) bool {
+		return b.Name == live.Name && b.UID == live.UID && b.MinAvailable == live.MinAvailable && b.Drifted == live.Drifted
+	}
 	return there && g != nil && g.ResourceVersion == version && slices.ContainsFunc(in.Budgets, isLive)
 }
 
