@@ -11,6 +11,7 @@ import (
 	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	policyv1 "k8s.io/api/policy/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"sigs.k8s.io/yaml"
 
@@ -34,14 +35,21 @@ func TestWhatHoldsDrainsDoesNotHoldTheManager(t *testing.T) {
 	}) {
 		t.Errorf("the manager does not start on a cordoned node: %+v", pod.Spec.Tolerations)
 	}
-	floor := &policyv1.PodDisruptionBudget{}
-	budget.WriteFloor(floor, budget.FloorState{Group: "group"})
-	for what, selector := range map[string]map[string]string{
-		"seats": floor.Spec.Selector.MatchLabels, "companions": guard.MatchLabels("guard", "node"),
-	} {
-		for key := range selector {
-			if labels.Set(pod.Labels).Has(key) {
-				t.Errorf("the PodDisruptionBudgets of %s may select the manager by its label %s", what, key)
+	seats, companions := &policyv1.PodDisruptionBudget{}, &policyv1.PodDisruptionBudget{}
+	budget.WriteFloor(seats, budget.FloorState{Group: "group"})
+	guard.WriteBudget(companions, "guard", guard.BudgetState{})
+	for what, b := range map[string]*policyv1.PodDisruptionBudget{"seats": seats, "companions": companions} {
+		selector, err := metav1.LabelSelectorAsSelector(b.Spec.Selector)
+		if err != nil {
+			t.Fatal(err)
+		}
+		requires, _ := selector.Requirements()
+		if len(requires) == 0 {
+			t.Errorf("the PodDisruptionBudgets of %s select all pods", what)
+		}
+		for _, r := range requires {
+			if labels.Set(pod.Labels).Has(r.Key()) {
+				t.Errorf("the PodDisruptionBudgets of %s may select the manager by its label %s", what, r.Key())
 			}
 		}
 	}
