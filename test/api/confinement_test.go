@@ -119,6 +119,8 @@ func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 	own := f.budget("NodeGuard", nil)
 	own.Name = "own"
 	f.others(own)
+	scheduled := guard.Placeholder(f.guard, "placeholder", task.Options{RunnerImage: "i"})
+	scheduled.Spec.SchedulingGates = nil
 	account := f.managersAccount()
 	role := &rbacv1.ClusterRole{ObjectMeta: metav1.ObjectMeta{Name: "everynode-manager"}}
 	binding := &rbacv1.ClusterRoleBinding{ObjectMeta: metav1.ObjectMeta{Name: "everynode-manager"}}
@@ -206,6 +208,8 @@ func TestWhatATokenOfTheManagerAllows(t *testing.T) {
 		"a pod that a scheduler places":               {create(f.taskPod(func(pod *corev1.Pod) { pod.Spec.NodeName = "" })), "only pods that are bound to a node"},
 		"a pod of a NodeJob":                          {create(f.taskPod(nil)), ""},
 		"a companion":                                 {create(guard.Companion(f.guard, new(guard.Template(f.guard, nil, task.Options{RunnerImage: "i"})), f.node.Name, "companion")), ""},
+		"the placeholder of a NodeGuard":              {create(guard.Placeholder(f.guard, "placeholder", task.Options{RunnerImage: "i"})), ""},
+		"a placeholder that a scheduler places":       {create(scheduled), "only pods that are bound to a node, or never scheduled"},
 		"the image of a workload":                     {patch(workload, `{"spec":{"containers":[{"name":"c","image":"registry.test/evil:1"}]}}`), "only pods of NodeJobs and NodeGuards"},
 		"the image of a workload with our label":      {patch(labeled, `{"metadata":{"labels":{"x":"y"}}}`), "only pods of NodeJobs and NodeGuards"},
 		"deleting a workload":                         {remove(workload), "must evict others"},

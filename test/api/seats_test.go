@@ -21,6 +21,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 
+	"github.com/everynode/everynode/api/v1alpha1"
 	"github.com/everynode/everynode/internal/nodebudget/budget"
 	"github.com/everynode/everynode/internal/nodejob/task"
 	"github.com/everynode/everynode/internal/seal"
@@ -207,6 +208,20 @@ func TestASeatIsASeatInEveryField(t *testing.T) {
 	if err := tolerating(slices.Repeat([]any{toleration("{}")}, 16)...); err != nil {
 		t.Errorf("a seat with 16 tolerations: %v", err)
 	}
+	placeholder := func(gates ...any) error {
+		return create(func(pod, spec, _ map[string]any) {
+			pod["metadata"].(map[string]any)["labels"].(map[string]any)[v1alpha1.BudgetGroupLabel] = budget.PlaceholderGroup
+			delete(spec, "nodeName")
+			spec["schedulingGates"] = gates
+		})
+	}
+	gate := func(name string) any { return map[string]any{"name": name} }
+	if err := placeholder(gate(v1alpha1.PlaceholderGate)); err != nil {
+		t.Errorf("a placeholder: %v", err)
+	}
+	refused("a placeholder that is scheduled", placeholder())
+	refused("a placeholder with another gate", placeholder(gate("example.com/gate")))
+	refused("a seat without a node", create(func(_, spec, _ map[string]any) { delete(spec, "nodeName") }))
 	// What is changed later.
 	made := place.Seat(budget.CreateSeat{Node: "node-1", NodeUID: "changed", Group: "g"})
 	must(t, token.Create(f.Ctx, made))

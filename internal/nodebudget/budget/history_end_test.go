@@ -40,6 +40,7 @@ func (h *history) settle() {
 	if why := h.waitsFor(); why != "" {
 		h.fail("22 liveness: everything is fixed, and %s", why)
 	}
+	h.rounds(5, func() bool { return false })
 	h.mayUpgrade()
 	for _, name := range sorted(h.budgets) {
 		h.deleteBudget(name)
