@@ -48,9 +48,6 @@ var guardMutants = map[string]mutant{
 	"a companion is deleted for a release that is over": {
 		"node.go", "return n.companion != nil && !n.companion.isReleasedBy(n.entry)", "return false",
 	},
-	"the budget is lowered on a stale view": {
-		"budget.go", "case want.MinAvailable < b.MinAvailable && !p.in.Live:", "case want.MinAvailable < b.MinAvailable && false:",
-	},
 	"the budget is lowered while a companion that is gone counts": {
 		"budget.go", "case !b.counts(want.MinAvailable):", "case !b.counts(want.MinAvailable) && false:",
 	},

@@ -68,7 +68,7 @@ const (
 	seatOwner = `ownerReferences: [{apiVersion: v1, kind: Secret, name: everynode-seal, uid: SEAL-UID, controller: true}]`
 	ofBudget  = `ownerReferences: [{apiVersion: everynode.dev/v1alpha1, kind: NodeDisruptionBudget, name: NAMESPACE, uid: BUDGET-UID}]`
 	ofSeats   = `metadata: {labels: {everynode.dev/budget-group: x}, ` + ofBudget + `}`
-	ofGroup   = `selector: {matchLabels: {everynode.dev/budget-group: x}}`
+	ofGroup   = `selector: {matchExpressions: [{key: everynode.dev/budget-group, operator: In, values: [x, placeholder]}]}`
 )
 
 // asksOfBudgets are the requests about NodeDisruptionBudgets, seats, and their PodDisruptionBudgets.

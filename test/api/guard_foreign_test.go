@@ -343,7 +343,8 @@ func TestADecisionAmongManyNodeGuards(t *testing.T) {
 	})
 	writes := c.total.Load() - before
 	t.Logf("until all %d have: %s, with %d writes: %v", sharing+1, time.Since(began).Round(time.Millisecond), writes, c)
-	if most := int32(3 * (sharing + 1)); writes > most {
+	// Each writes its status, deletes its companion and lowers its budget; when these are counted, its status may change again.
+	if most := int32(4 * (sharing + 1)); writes > most {
 		t.Errorf("the decisions of %d NodeGuards cost %d writes, want %d at most: the others must not write", sharing+1, writes, most)
 	}
 }

@@ -20,6 +20,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/everynode/everynode/api/v1alpha1"
+	"github.com/everynode/everynode/internal/kube"
 	"github.com/everynode/everynode/internal/manager/loop"
 	"github.com/everynode/everynode/internal/nodeguard/guard"
 )
@@ -203,10 +204,34 @@ func (r *Reconciler) setBudget(ctx context.Context, seen *observation, a guard.S
 	if !ok {
 		return nil
 	}
+	if a.MinAvailable < a.Budget.MinAvailable {
+		if err := r.hasAtMost(ctx, seen.guard, a); err != nil {
+			return err
+		}
+	}
 	changed := live.DeepCopy()
 	guard.WriteBudget(changed, seen.guard.Name, a.BudgetState)
 	err := r.Metrics.writes.Do("update", "poddisruptionbudgets", func() error { return r.Client.Update(ctx, changed) })
 	return client.IgnoreNotFound(err)
+}
+
+// hasAtMost returns a conflict if more companions exist than a budget is to require.
+func (r *Reconciler) hasAtMost(ctx context.Context, g *v1alpha1.NodeGuard, a guard.SetBudget) error {
+	var pods corev1.PodList
+	companions := client.MatchingLabels{v1alpha1.NodeGuardLabel: g.Name, v1alpha1.GuardRoleLabel: v1alpha1.GuardRoleCompanion}
+	if err := r.Reader.List(ctx, &pods, client.InNamespace(g.Namespace), companions); err != nil {
+		return fmt.Errorf("listing companions: %w", err)
+	}
+	alive := int32(0)
+	for i := range pods.Items {
+		if pod := &pods.Items[i]; pod.DeletionTimestamp.IsZero() && !kube.PodEnded(pod.Status.Phase) {
+			alive++
+		}
+	}
+	if alive > a.MinAvailable {
+		return apierrors.NewConflict(policyv1.Resource("poddisruptionbudgets"), a.Budget.Name, errors.New("there are more companions"))
+	}
+	return nil
 }
 
 func (r *Reconciler) deletePod(ctx context.Context, namespace string, a guard.DeletePod) error {

@@ -262,6 +262,23 @@ func TestACompanionIsCreatedOnlyIfTheBudgetCountsIt(t *testing.T) {
 	}
 }
 
+// TestABudgetRequiresAllCompanionsThatExist : the cache may not show all.
+func TestABudgetRequiresAllCompanionsThatExist(t *testing.T) {
+	g := nodeGuard("disks", "disks")
+	b := guard.NewBudget(g, guard.BudgetState{MinAvailable: 3})
+	r := newReconciler(t, interceptor.Funcs{}, g, b, companionPod(g, "n1"), companionPod(g, "n2"))
+	for want, refused := range map[int32]bool{1: true, 2: false} {
+		seen, err := r.observeMade(t.Context(), g, r.live())
+		if err != nil {
+			t.Fatal(err)
+		}
+		set := guard.SetBudget{Budget: seen.input.Budgets[0], BudgetState: guard.BudgetState{MinAvailable: want}}
+		if err := r.setBudget(t.Context(), seen, set); apierrors.IsConflict(err) != refused || err != nil && !refused {
+			t.Errorf("the budget of two companions is to require %d: %v", want, err)
+		}
+	}
+}
+
 // A thousand failed writes must not result in a message of a megabyte.
 func TestErrorsOfManyWritesAreBounded(t *testing.T) {
 	for n, want := range map[int]int{0: 0, 1: 1, maxErrors: maxErrors, 1000: maxErrors + 1} {

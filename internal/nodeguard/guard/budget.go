@@ -31,8 +31,6 @@ func (p *planner) reconcileBudget() {
 	case b == nil && (p.in.NotAllowed != nil || len(p.nodes) == 0):
 	case b == nil:
 		p.plan.do(CreateBudget{want})
-	case want.MinAvailable < b.MinAvailable && !p.in.Live:
-		p.plan.Confirm = true // a stale view may not show all companions
 	case b.Drifted || b.MinAvailable != want.MinAvailable || !maps.EqualFunc(b.RequestedAt, want.RequestedAt, time.Time.Equal):
 		p.plan.do(SetBudget{*b, want})
 	}

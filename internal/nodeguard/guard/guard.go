@@ -278,7 +278,8 @@ type CreateCheck struct {
 // CreateBudget creates the budget.
 type CreateBudget struct{ BudgetState }
 
-// SetBudget changes the budget, under its resource version.
+// SetBudget changes the budget, under its resource version. If it requires fewer pods then, a live read must show that no more companions
+// exist: a stale view may not show all.
 type SetBudget struct {
 	Budget Budget
 	BudgetState

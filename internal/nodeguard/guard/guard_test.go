@@ -490,7 +490,6 @@ func TestBudgets(t *testing.T) {
 		"it requires more, and the disruption controller has not observed it": {
 			scene(with(func(b *Budget) { b.MinAvailable, b.Processed = 4, false })), nil,
 		},
-		"it requires more, in a stale view": {scene(live(false), with(func(b *Budget) { b.MinAvailable = 4 })), nil},
 		"a companion is missing, and it requires it": {
 			scene(without),
 			CreateCompanion{Node: "n1", Name: PodName("disks", "", "companion", "n1", 0)},

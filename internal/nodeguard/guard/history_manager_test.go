@@ -240,13 +240,23 @@ func (h *history) mayCreate(a Action, guard string, in *Input, version string) b
 	return there && g != nil && g.ResourceVersion == version && slices.ContainsFunc(in.Budgets, isLive)
 }
 
+// companions is how many there are that can be ready.
+func (h *history) companions(guard string) (n int32) {
+	for _, p := range h.pods {
+		if p.guard == guard && p.role == "companion" && !p.Terminating && !p.ended() {
+			n++
+		}
+	}
+	return n
+}
+
 func (h *history) setBudget(a SetBudget, late bool) {
 	b, there := h.budgets[a.Budget.Name]
 	switch {
 	case !there || b.ResourceVersion != a.Budget.ResourceVersion:
 		h.met["stale write"]++
 		return
-	case late && a.MinAvailable < b.MinAvailable:
+	case a.MinAvailable < b.MinAvailable && (late || h.companions(b.guard) > a.MinAvailable):
 		h.met["lowered too late"]++
 		return
 	}
