@@ -58,7 +58,7 @@ var guardMutants = map[string]mutant{
 		"budget.go", "n := int32(len(p.coming))", "n := int32(0)",
 	},
 	"a companion is deleted although a release has ended meanwhile": {
-		"companion.go", "v1alpha1.ReasonNodeReleased, true}", "v1alpha1.ReasonNodeReleased, false}",
+		"companion.go", "v1alpha1.ReasonNodeReleased, Unchanged: true}", "v1alpha1.ReasonNodeReleased, Unchanged: false}",
 	},
 	"the end of a release is not noted on its companion": {
 		"companion.go", "p.plan.do(EndRelease{*c, releaseID(*n.entry)})", "_ = releaseID(*n.entry)",

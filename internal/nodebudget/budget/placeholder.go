@@ -27,7 +27,7 @@ type Placeholder struct {
 	Number int
 	Name   string
 	UID    types.UID
-	// Bound is true if somebody has removed its scheduling gate, and it has a node: it counts as a pod of another owner then.
+	// Bound is true if another client has removed its scheduling gate, and it has a node. Then it counts as a pod of another owner.
 	Bound bool
 }
 

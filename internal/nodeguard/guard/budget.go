@@ -38,7 +38,7 @@ func (p *planner) reconcileBudget() {
 
 // wantedBudget returns the state that the budget should have.
 //
-// While a node waits, drains retry continuously: a new pod with the labels of companions, which somebody else has created, must find the
+// While a node waits, drains retry continuously: a new pod of another owner that has the labels of companions must find the
 // budget locked. Otherwise it is not, because monitoring reports budgets with fewer ready pods than required, and AKS refuses to upgrade
 // any node of a cluster with a budget that requires as many pods as it expects. With the placeholder, it expects more.
 // Source: https://github.com/Azure/AKS/issues/4860

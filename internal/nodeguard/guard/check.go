@@ -232,7 +232,7 @@ func (p *planner) reconcileChecks() {
 			p.createCheck(n)
 		case state == checkMissing, state == checkTerminating:
 		case !p.isChecked(n), n.reserved && state != checkRunning && state != checkSucceeded: // its result no longer counts, and a new check replaces it
-			p.plan.do(DeletePod{*n.check, v1alpha1.ReasonCheckFailed, false})
+			p.plan.do(DeletePod{Pod: *n.check, Reason: v1alpha1.ReasonCheckFailed})
 		}
 	}
 }

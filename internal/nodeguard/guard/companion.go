@@ -55,7 +55,7 @@ func (p *planner) deleteReleased(n *nodePlan) {
 	switch c := n.companion; {
 	case c == nil || c.Terminating || n.entry == nil || n.releasing || !c.isReleasedBy(n.entry):
 	case n.active():
-		p.plan.do(DeletePod{*c, v1alpha1.ReasonNodeReleased, true})
+		p.plan.do(DeletePod{Pod: *c, Reason: v1alpha1.ReasonNodeReleased, Unchanged: true})
 	default:
 		p.plan.do(EndRelease{*c, releaseID(*n.entry)})
 	}
@@ -107,7 +107,7 @@ func (p *planner) deleteSurplus(n *nodePlan) {
 		case !p.in.Live:
 			p.plan.Confirm = true
 		case !n.companion.Terminating:
-			p.plan.do(DeletePod{*pod, v1alpha1.ReasonNameTaken, false})
+			p.plan.do(DeletePod{Pod: *pod, Reason: v1alpha1.ReasonNameTaken})
 		}
 	}
 }
@@ -118,7 +118,7 @@ func (p *planner) recreateEnded(c *Pod) {
 		p.plan.wake(again)
 		return
 	}
-	p.plan.do(DeletePod{*c, v1alpha1.ReasonCompanionsNotReady, false})
+	p.plan.do(DeletePod{Pod: *c, Reason: v1alpha1.ReasonCompanionsNotReady})
 }
 
 // reconcilePlaceholder creates the placeholder.

@@ -20,7 +20,7 @@ func planDeletion(in *Input) Plan {
 	for _, pods := range [][]Pod{in.Companions, in.Placeholders, in.Checks} {
 		for i := range pods {
 			if !pods[i].Terminating {
-				plan.do(DeletePod{pods[i], v1alpha1.ReasonTerminating, false})
+				plan.do(DeletePod{Pod: pods[i], Reason: v1alpha1.ReasonTerminating})
 			}
 		}
 	}
@@ -63,7 +63,7 @@ func (p *planner) deleteUnneeded() {
 	for _, pods := range [][]Pod{p.in.Placeholders, p.in.Companions, p.in.Checks} {
 		for i := range pods {
 			if pod := &pods[i]; !p.isNeeded(pod) && !pod.Terminating {
-				p.plan.do(DeletePod{*pod, v1alpha1.ReasonNoGuardedNodes, false})
+				p.plan.do(DeletePod{Pod: *pod, Reason: v1alpha1.ReasonNoGuardedNodes})
 			}
 		}
 	}

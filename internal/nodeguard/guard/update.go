@@ -40,6 +40,6 @@ func (p *planner) replace(outdated []*nodePlan, missing int) {
 			}
 			missing++
 		}
-		p.plan.do(DeletePod{*n.companion, v1alpha1.ReasonRevisionStarted, false})
+		p.plan.do(DeletePod{Pod: *n.companion, Reason: v1alpha1.ReasonRevisionStarted})
 	}
 }

@@ -22,6 +22,9 @@ const limit, overdue = 60, 70
 // inTime is an end after half of the time limit of a pod that is 5 s past its deadline.
 func inTime(exit *Exit) { exit.Finished = ago(overdue + 5 - limit/2) }
 
+// pastDeadline is a pod that its kubelet has ended because of its deadline.
+func pastDeadline(pod *Pod) { pod.PastDeadline = true }
+
 // TestAttempt tests what the plan does with one pod on its node.
 func TestAttempt(t *testing.T) {
 	var (
@@ -284,17 +287,12 @@ func TestAttempt(t *testing.T) {
 		},
 		"the kubelet ended it while no manager ran": {
 			node: node,
-			pod:  newPod(node, exited(143), func(p *Pod) { p.PastDeadline = true }, created(300)),
+			pod:  newPod(node, exited(143), pastDeadline, created(300)),
 			want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"},
 		},
 		"it failed within its time limit, and its kubelet reports that past its deadline": {
 			node: node,
-			pod: newPod(
-				node,
-				exited(5, reported(outcome.ReasonCheckFailed), inTime),
-				func(p *Pod) { p.PastDeadline = true },
-				created(overdue+5),
-			),
+			pod:  newPod(node, exited(5, reported(outcome.ReasonCheckFailed), inTime), pastDeadline, created(overdue+5)),
 			want: []string{"record Failed on n: attempts 1, disruptions 0, CheckFailed: the end"},
 		},
 		"it failed within its time limit, and its kubelet reports that after its deletion past its deadline": {
@@ -304,17 +302,12 @@ func TestAttempt(t *testing.T) {
 		},
 		"its runner says within its time limit that it was interrupted, and its kubelet ends it past its deadline": {
 			node: node,
-			pod: newPod(
-				node,
-				exited(143, reported(outcome.ReasonDisrupted), inTime),
-				func(p *Pod) { p.PastDeadline = true },
-				created(overdue+5),
-			),
+			pod:  newPod(node, exited(143, reported(outcome.ReasonDisrupted), inTime), pastDeadline, created(overdue+5)),
 			want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"},
 		},
 		"only its kubelet says within its time limit how it ended": {
 			node: node,
-			pod:  newPod(node, exited(143, inTime), func(p *Pod) { p.PastDeadline = true }, created(overdue+5)),
+			pod:  newPod(node, exited(143, inTime), pastDeadline, created(overdue+5)),
 			want: []string{"record Failed on n: attempts 1, disruptions 0, DeadlineExceeded: the end"},
 		},
 		"it has a long termination grace period": {

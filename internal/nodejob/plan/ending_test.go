@@ -54,8 +54,7 @@ func TestOutcomeBeforeThePodHasEnded(t *testing.T) {
 		evicted  = func(p *Pod) {
 			p.Phase, p.StatusReason, p.Disrupted, p.DisruptedReason = corev1.PodFailed, "Evicted", ago(1), "TerminationByKubelet"
 		}
-		tooLong = func(p *Pod) { p.PastDeadline = true }
-		gone    = func(p *Pod) { p.Phase, p.Exit, p.Concluded = corev1.PodFailed, &Exit{Code: 137, Lost: true}, false }
+		gone = func(p *Pod) { p.Phase, p.Exit, p.Concluded = corev1.PodFailed, &Exit{Code: 137, Lost: true}, false }
 	)
 	const success, failure = "record Succeeded on n: attempts 1, disruptions 0", "record Failed on n: attempts 1, disruptions 0, TaskFailed: the end"
 	tests := map[string]struct {
@@ -88,7 +87,7 @@ func TestOutcomeBeforeThePodHasEnded(t *testing.T) {
 		},
 		"a success before the deadline of the kubelet counts": {
 			node:      node,
-			pod:       newPod(node, concluded(0), later(corev1.PodFailed, tooLong)),
+			pod:       newPod(node, concluded(0), later(corev1.PodFailed, pastDeadline)),
 			want:      []string{success},
 			wantState: Running,
 		},
